@@ -1,0 +1,1 @@
+"""One broker process: the composition root, dispatch, and a handler per API key."""

@@ -1,0 +1,1 @@
+"""The `barnabas` command: one short file per verb."""

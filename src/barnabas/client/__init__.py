@@ -1,0 +1,1 @@
+"""A thin client of the protocol: metadata, produce, fetch, admin."""

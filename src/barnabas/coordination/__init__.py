@@ -1,0 +1,1 @@
+"""Metadata stores: one small contract, and what meets it."""

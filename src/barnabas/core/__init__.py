@@ -1,0 +1,1 @@
+"""Values and contracts that every layer may use, and that use no other layer."""
