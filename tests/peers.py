@@ -1,0 +1,246 @@
+"""The programs that judge Barnabas, and the servers that tests start.
+
+A peer that is not installed skips the test that asks for it, with a reason that says what to install; where `CI=true` it
+fails the test instead, because there every judge must be heard. Servers listen on free ports of the loopback, keep their
+output in a file beside their data, are waited for with a bound, and are stopped by their process id.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn, Self
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+KAFKA_VERSION = "4.3.1"
+KAFKA_JARS = ROOT / ".peers" / f"kafka-{KAFKA_VERSION}"
+HOST = "127.0.0.1"
+
+QUICK_JVM = ("-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
+KAFKA_JVM = ("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+"""The heap and the collector that Kafka's own start script chooses."""
+
+
+def kafka_jars() -> Path:
+    """The directory with the jars of Apache Kafka."""
+    if not any(KAFKA_JARS.glob("kafka-tools-*.jar")):
+        _absent(f"Apache Kafka {KAFKA_VERSION}'s jars are not in {KAFKA_JARS}: run `make peers` (needs maven)")
+    return KAFKA_JARS
+
+
+def java() -> str:
+    return _program("java", "a Java runtime, version 17 or later (Debian: openjdk-17-jre-headless)")
+
+
+def kcat() -> str:
+    return _program("kcat", "kcat (Debian and Homebrew: kcat)")
+
+
+def _program(name: str, what_to_install: str) -> str:
+    return shutil.which(name) or _absent(f"{name} is not on the PATH: run `make peers` or install {what_to_install}")
+
+
+def _absent(reason: str) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def kafka_command(main_class: str, *arguments: str, jvm: Sequence[str] = QUICK_JVM) -> list[str]:
+    """The command line that runs a class from Kafka's jars."""
+    return [java(), *jvm, "-cp", f"{kafka_jars()}/*", main_class, *arguments]
+
+
+def kafka_tool(main_class: str, *arguments: str, input: str | None = None, timeout: float = 60) -> str:
+    """Run one of Kafka's tools to its end and give what it printed; a tool that fails, fails the test."""
+    done = subprocess.run(
+        kafka_command(main_class, *arguments),
+        input=input,
+        stdin=subprocess.DEVNULL if input is None else None,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, f"{main_class} {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}"
+    return done.stdout
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def answers_metadata(address: str, timeout: float = 1.0) -> bool:
+    """Whether a Metadata request (version 1, no topics) is answered with at least one broker."""
+    host, port = address.rsplit(":", 1)
+    request = struct.pack(">hhihi", 3, 1, 1, -1, 0)
+    try:
+        with socket.create_connection((host, int(port)), timeout) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            answer = b""
+            while len(answer) < 12:
+                chunk = connection.recv(4096)
+                if not chunk:
+                    return False
+                answer += chunk
+    except OSError:
+        return False
+    return int.from_bytes(answer[8:12], "big") >= 1
+
+
+class Server:
+    """A server process: its output lands in `log`, and it ends with the `with` block at the latest."""
+
+    def __init__(self, command: Sequence[str], stdout: Path, log: Path, environment: Mapping[str, str] | None = None):
+        self.log = log
+        with stdout.open("ab") as out, log.open("ab") as err:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env={**os.environ, **(environment or {})},
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def wait_until(self, ready: Callable[[], object], timeout: float) -> None:
+        """Poll until `ready` gives a true value; a dead process or the end of the time is an error with the log's end."""
+        deadline = time.monotonic() + timeout
+        while not ready():
+            if self.process.poll() is not None:
+                raise AssertionError(f"{self} ended with {self.process.returncode} before it was ready\n{self.tail()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise AssertionError(f"{self} was not ready within {timeout} s\n{self.tail()}")
+            time.sleep(0.01)
+
+    def tail(self, lines: int = 40) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def stop(self, timeout: float = 20) -> int:
+        """Ask for a clean stop and give the exit code; kill what does not stop in time, and say so."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise AssertionError(f"{self} did not stop within {timeout} s of SIGTERM\n{self.tail()}") from None
+        return self.process.returncode
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait(10)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__} {self.process.pid} (log: {self.log})"
+
+
+class KafkaServer(Server):
+    """Apache Kafka as one node that is broker and controller, on a data directory of its own."""
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        jvm: Sequence[str] = KAFKA_JVM,
+        port: int = 0,
+    ):
+        self.address = f"{HOST}:{port or free_port()}"
+        self.data_dir = directory / "data"
+        properties = directory / "server.properties"
+        if not properties.exists():
+            directory.mkdir(parents=True, exist_ok=True)
+            self._format(properties, settings or {})
+        else:
+            self.address = re.findall(r"^listeners=PLAINTEXT://([^,]+),", properties.read_text(), re.MULTILINE)[0]
+        log = directory / "kafka.log"
+        super().__init__(kafka_command("kafka.Kafka", str(properties), jvm=jvm), log, log)
+        self.wait_until(lambda: answers_metadata(self.address), timeout=60)
+
+    def _format(self, properties: Path, settings: Mapping[str, str]) -> None:
+        controller = f"{HOST}:{free_port()}"
+        chosen = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{controller}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.data_dir),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **settings,
+        }
+        properties.write_text("".join(f"{key}={value}\n" for key, value in chosen.items()))
+        cluster_id = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
+        kafka_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
+
+
+class BarnabasServer(Server):
+    """`barnabas up`, on a data directory that may hold what an earlier one left."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        port: int = 0,
+        timeout: float = 20,
+    ):
+        self.data_dir = data_dir
+        stdout = data_dir.with_name(f"{data_dir.name}.stdout")
+        stdout.parent.mkdir(parents=True, exist_ok=True)
+        stdout.write_bytes(b"")
+        choices = [part for key, value in (settings or {}).items() for part in ("--set", f"{key}={value}")]
+        super().__init__(
+            [*barnabas_command("up", "--data-dir", str(data_dir), "--port", str(port)), *choices, *arguments],
+            stdout,
+            data_dir.with_name(f"{data_dir.name}.log"),
+            environment,
+        )
+        self.wait_until(lambda: _READY_LINE.search(stdout.read_text()), timeout)
+        match = _READY_LINE.search(stdout.read_text())
+        assert match is not None
+        self.address = match[1]
+
+
+_READY_LINE = re.compile(r"^.*\bready\b.*?([\w.\[\]:]+:\d+).*\n", re.MULTILINE)
+
+
+def barnabas_command(*arguments: str) -> list[str]:
+    """The command line of `barnabas` in the interpreter that runs the tests."""
+    return [sys.executable, "-c", "from barnabas.cli.main import main; main()", *arguments]
