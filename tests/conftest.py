@@ -1,7 +1,7 @@
 """Fixtures for tests that talk to a running broker.
 
-`BARNABAS_TEST_PEER=kafka` puts Apache Kafka in Barnabas's place: a test that fails there too asks for something that Kafka
-does not do.
+`BARNABAS_TEST_PEER=kafka` puts Apache Kafka in Barnabas's place: a test that fails there too asks for something that
+Kafka does not do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The programs that judge Barnabas, and the servers that tests start.
 
-A peer that is not installed skips the test that asks for it, with a reason that says what to install; where `CI=true` it
-fails the test instead, because there every judge must be heard. Servers listen on free ports of the loopback, keep their
-output in a file beside their data, are waited for with a bound, and are stopped by their process id.
+A peer that is not installed skips the test that asks for it, with a reason that says what to install; where `CI=true`
+it fails the test instead, because there every judge must be heard. Servers listen on free ports of the loopback, keep
+their output in a file beside their data, are waited for with a bound, and are stopped by their process id.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Server:
         return self.process.pid
 
     def wait_until(self, ready: Callable[[], object], timeout: float) -> None:
-        """Poll until `ready` gives a true value; a dead process or the end of the time is an error with the log's end."""
+        """Poll until `ready` gives a true value; a dead process or the end of the time is an error with its log."""
         deadline = time.monotonic() + timeout
         while not ready():
             if self.process.poll() is not None:

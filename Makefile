@@ -1,0 +1,63 @@
+# Every target sets up what it needs. `make` alone lists them.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+DECLARED := $(wildcard pyproject.toml setup.py)
+CODEC  := $(wildcard src/barnabas/records/codec.py)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check fmt bench peers clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@echo "  ARGS passes on: make run ARGS='--port 9093', make test ARGS='-k kcat', make bench ARGS=--quick"
+
+setup: $(VENV)/.dev ## Make .venv with everything that tests, checks and benchmarks need
+
+run: $(VENV)/.base ## Run a broker on 127.0.0.1:9092 (sets up only what the broker needs)
+	@exec $(BIN)/barnabas up $(ARGS)
+
+test: setup peers ## Run all tests
+	$(BIN)/python -m pytest $(ARGS)
+
+check: setup ## Check format, lint, types and layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: setup ## Format the code, and mend what the linter can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup peers ## Measure Barnabas against Apache Kafka (about ten minutes)
+	$(BIN)/python -m benchmarks.broker $(ARGS)
+
+peers: ## Install kcat, Java and Apache Kafka's jars for the tests, where that is allowed
+	@tests/install-peers
+
+clean: ## Remove everything that make has made, peers included
+	rm -rf $(VENV) .peers .benchmarks .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf src/*.egg-info src/barnabas/records/_codec_c*
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# A Python whose venv module lacks ensurepip (Debian without python3-venv) gets its pip from the pip it has.
+$(BIN)/python:
+	@echo "making $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "barnabas needs Python 3.11 or later; choose one: make PYTHON=python3.12")'
+	@$(PYTHON) -m venv $(VENV) 2>/dev/null || { \
+	  $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
+	@$(PIP) install 'pip>=25.1'
+
+$(VENV)/.base: $(DECLARED) | $(BIN)/python
+	@echo "installing barnabas"
+	@$(PIP) install --editable .
+	@touch $@
+
+# Development demands the compiled codec, and builds it again when its source changes.
+$(VENV)/.dev: $(DECLARED) $(CODEC) | $(BIN)/python
+	@echo "installing barnabas with what its tests need, and compiling the codec"
+	@BARNABAS_REQUIRE_COMPILED=1 $(PIP) install --editable . --group dev
+	@touch $(VENV)/.base $@
