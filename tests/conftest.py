@@ -7,21 +7,49 @@ Kafka does not do.
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator
 
+import confluent_kafka.admin
 import pytest
 
-from tests.peers import QUICK_JVM, BarnabasServer, KafkaServer
+from tests.peers import QUICK_JVM, BarnabasServer, Broker, KafkaServer, NewTopic, eventually
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BarnabasServer | KafkaServer]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One broker for the whole run: a test keeps to topics of its own names."""
     directory = tmp_path_factory.mktemp("broker")
-    server: BarnabasServer | KafkaServer
+    server: Broker
     if os.environ.get("BARNABAS_TEST_PEER") == "kafka":
         server = KafkaServer(directory / "kafka", jvm=(*QUICK_JVM, "-Xmx1G"))
     else:
         server = BarnabasServer(directory / "barnabas")
     with server:
         yield server
+
+
+@pytest.fixture
+def topic_name() -> str:
+    """A name that no other test uses; the topic is not there yet."""
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def new_topic(broker: Broker) -> NewTopic:
+    """Makes topics, and waits until they have leaders."""
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.address})
+
+    def create(partitions: int = 1, config: dict[str, str] | None = None) -> str:
+        name = f"t-{uuid.uuid4().hex[:12]}"
+        wanted = confluent_kafka.admin.NewTopic(name, partitions, 1, config=config or {})
+        admin.create_topics([wanted])[name].result(20)
+
+        def leaders() -> int:
+            topic = admin.list_topics(timeout=20).topics.get(name)
+            return sum(partition.leader >= 0 for partition in topic.partitions.values()) if topic else 0
+
+        eventually(leaders, partitions)
+        return name
+
+    return create

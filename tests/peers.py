@@ -20,10 +20,11 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import NoReturn, Protocol, Self, TypeVar
 
 import pytest
 
+T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
 KAFKA_VERSION = "4.3.1"
 KAFKA_JARS = ROOT / ".peers" / f"kafka-{KAFKA_VERSION}"
@@ -239,6 +240,23 @@ class BarnabasServer(Server):
 
 
 _READY_LINE = re.compile(r"^.*\bready\b.*?([\w.\[\]:]+:\d+).*\n", re.MULTILINE)
+
+
+Broker = BarnabasServer | KafkaServer
+
+
+class NewTopic(Protocol):
+    """Creates a topic under a name that no other test uses, and gives the name."""
+
+    def __call__(self, partitions: int = 1, config: dict[str, str] | None = None) -> str: ...
+
+
+def eventually(question: Callable[[], T], expected: T, timeout: float = 10) -> None:
+    """Ask until the answer is the expected one: Kafka's brokers learn of a change a moment after it was answered."""
+    deadline = time.monotonic() + timeout
+    while (answer := question()) != expected and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert answer == expected
 
 
 def barnabas_command(*arguments: str) -> list[str]:
