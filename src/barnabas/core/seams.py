@@ -7,7 +7,7 @@ and in a simulation that owns time, loses power and cuts connections. Randomness
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -101,9 +101,9 @@ class Socket(Protocol):
         """Bytes received; 0 once the peer has closed."""
         ...
 
-    def send(self, data: Buffer) -> int: ...
-
-    def sendmsg(self, buffers: Sequence[Buffer]) -> int: ...
+    def send(self, data: Buffer, more: bool = False) -> int:
+        """Bytes taken; `more` says that the rest of the message follows at once, so a short packet may wait for it."""
+        ...
 
     def sendfile(self, file: File, position: int, size: int) -> int:
         """Send a range of a file, without copying it through the process where the system can."""

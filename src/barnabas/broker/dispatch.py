@@ -1,0 +1,194 @@
+"""From a frame to a handler and back: decode, call, encode, reply.
+
+A handler is a function `(request, context) -> response`, in `handlers/` under the stem of its message. It may return
+
+- the response, which leaves at once;
+- a `Later`, which it completes when a long poll or an acknowledgement is through (later requests of the connection are
+  worked on meanwhile);
+- None, for a request that gets no response (Produce with acks=0);
+
+or be a coroutine, for the slow roads: then its connection waits for it, as Kafka's clients expect of admin calls.
+
+A plain function sees the receive buffer itself: nothing of the request's bytes may be kept once it has returned. A
+coroutine gets a copy. A client's mistake costs one log line, one counter and at most that client's connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from barnabas.broker import handlers
+from barnabas.core.errors import ErrorCode
+from barnabas.core.logs import get_logger
+from barnabas.wire.compiler import codec
+from barnabas.wire.headers import UnknownApi, decode_request_header, encode_response_header
+from barnabas.wire.primitives import DecodeError
+from barnabas.wire.registry import api
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.broker.metrics import Metrics
+    from barnabas.net.server import Connection, Slot
+    from barnabas.wire.frames import FrameError
+
+R = TypeVar("R")
+_API_VERSIONS = 18
+_log = get_logger(__name__)
+
+
+class Later(Generic[R]):
+    """A response that is not there yet."""
+
+    __slots__ = ("_response", "_then")
+
+    def __init__(self) -> None:
+        self._response: R | None = None
+        self._then: Callable[[R], None] | None = None
+
+    def complete(self, response: R) -> None:
+        if self._then is not None:
+            self._then(response)
+        else:
+            self._response = response
+
+    def then(self, callback: Callable[[R], None]) -> None:
+        if self._response is not None:
+            callback(self._response)
+        else:
+            self._then = callback
+
+
+@dataclass(slots=True)
+class Context:
+    """What a handler knows besides its request."""
+
+    broker: Broker
+    connection: Connection
+    version: int
+    client_id: str | None
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that the request came in on."""
+        return self.connection.listener
+
+
+class _Route:
+    """How one version of one API is decoded, handled and encoded; made on first use."""
+
+    __slots__ = ("decode", "encode", "handle", "is_coroutine")
+
+    def __init__(self, key: int, version: int) -> None:
+        messages = api(key)
+        self.decode = codec(messages.request, version).decode
+        self.encode = codec(messages.response, version).encode
+        self.handle = handlers.load(key)
+        self.is_coroutine = iscoroutinefunction(self.handle)
+
+
+class Dispatcher:
+    """The `serve` of a broker's server."""
+
+    def __init__(self, broker: Broker, metrics: Metrics, monotonic: Callable[[], float]) -> None:
+        self._broker = broker
+        self._metrics = metrics
+        self._monotonic = monotonic
+        self._routes: dict[tuple[int, int], _Route] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def serve(self, connection: Connection, frame: memoryview) -> None:
+        started = self._monotonic()
+        try:
+            header, position = decode_request_header(frame)
+            key, version = header.api_key, header.api_version
+            route = self._routes.get((key, version)) or self._route(key, version)
+            if route.is_coroutine:
+                frame = memoryview(bytes(frame))
+            request, _ = route.decode(frame, position)
+        except UnknownApi as unknown:
+            if unknown.api_key == _API_VERSIONS:
+                self._refuse_api_versions(connection, unknown)
+            else:
+                self._client_mistake(connection, f"unknown or unserved API: {unknown}")
+            return
+        except DecodeError as error:
+            self._client_mistake(connection, f"malformed request: {error}")
+            return
+        context = Context(self._broker, connection, version, header.client_id)
+        correlation_id = header.correlation_id
+        if route.is_coroutine:
+            slot = connection.defer(exclusive=True)
+            task = asyncio.ensure_future(self._run(route, request, context, slot, key, correlation_id, started))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return
+        try:
+            response = route.handle(request, context)
+        except Exception:
+            self._own_mistake(connection, key, version)
+            return
+        if type(response) is Later:
+            slot = connection.defer()
+            response.then(
+                lambda ready: slot.reply(self._encode(route, ready, key, version, correlation_id, started))
+            )
+        elif response is not None:
+            connection.reply(self._encode(route, response, key, version, correlation_id, started))
+        else:
+            self._metrics.request(key, version, self._monotonic() - started, 0)
+
+    async def _run(
+        self, route: _Route, request: Any, context: Context, slot: Slot, key: int, correlation_id: int, started: float
+    ) -> None:
+        try:
+            response = await route.handle(request, context)
+        except Exception:
+            self._own_mistake(context.connection, key, context.version)
+            return
+        slot.reply(self._encode(route, response, key, context.version, correlation_id, started))
+
+    def _encode(
+        self, route: _Route, response: Any, key: int, version: int, correlation_id: int, started: float
+    ) -> list[Any]:
+        parts: list[Any] = [encode_response_header(key, version, correlation_id)]
+        parts += route.encode(response)
+        self._metrics.request(key, version, self._monotonic() - started, getattr(response, "error_code", 0))
+        return parts
+
+    def _route(self, key: int, version: int) -> _Route:
+        lowest, highest = handlers.SERVED.get(key, (0, -1))
+        if not max(lowest, api(key).min_version) <= version <= highest:
+            raise UnknownApi(key, version, 0)
+        route = self._routes[key, version] = _Route(key, version)
+        return route
+
+    def _refuse_api_versions(self, connection: Connection, unknown: UnknownApi) -> None:
+        """A newer client learns in version 0 which versions there are, and asks again (KIP-511)."""
+        route = self._routes.get((_API_VERSIONS, 0)) or self._route(_API_VERSIONS, 0)
+        response = route.handle(None, Context(self._broker, connection, 0, None))
+        response.error_code = ErrorCode.UNSUPPORTED_VERSION
+        connection.reply(self._encode(route, response, _API_VERSIONS, 0, unknown.correlation_id, self._monotonic()))
+
+    def bad_frame(self, connection: Connection, error: FrameError) -> None:
+        self._metrics.client_mistakes += 1
+        _log.client_mistake("bad frame", peer=connection.peer, listener=connection.listener, problem=str(error))
+
+    def _client_mistake(self, connection: Connection, problem: str) -> None:
+        self._metrics.client_mistakes += 1
+        _log.client_mistake("bad request", peer=connection.peer, listener=connection.listener, problem=problem)
+        connection.close("bad request")
+
+    def _own_mistake(self, connection: Connection, key: int, version: int) -> None:
+        self._metrics.unhandled_errors += 1
+        _log.exception("request failed", api=api(key).name, version=version, peer=connection.peer)
+        connection.close("internal error")
+
+    async def close(self) -> None:
+        """Let admin calls that are under way end, or end them."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

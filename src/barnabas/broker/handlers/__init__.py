@@ -1,0 +1,42 @@
+"""The APIs that this broker really serves, and in which versions; only these are advertised.
+
+One module per API, under the stem of its messages, with a function `handle(request, context)`. It is imported when the
+API is first called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from barnabas.wire.registry import api
+
+SERVED: dict[int, tuple[int, int]] = {
+    0: (0, 13),  # Produce: 0-2 for the sake of older librdkafka, see its module
+    1: (4, 18),  # Fetch
+    2: (1, 11),  # ListOffsets
+    3: (0, 13),  # Metadata
+    10: (0, 6),  # FindCoordinator
+    18: (0, 4),  # ApiVersions
+    19: (2, 7),  # CreateTopics
+    20: (1, 6),  # DeleteTopics
+    21: (0, 2),  # DeleteRecords
+    22: (0, 5),  # InitProducerId
+    23: (2, 4),  # OffsetForLeaderEpoch
+    32: (1, 4),  # DescribeConfigs
+    33: (0, 2),  # AlterConfigs
+    35: (1, 5),  # DescribeLogDirs
+    37: (0, 3),  # CreatePartitions
+    44: (0, 1),  # IncrementalAlterConfigs
+    60: (0, 2),  # DescribeCluster
+    61: (0, 0),  # DescribeProducers
+    74: (0, 1),  # ListConfigResources
+    75: (0, 0),  # DescribeTopicPartitions
+}
+
+
+def load(key: int) -> Callable[..., Any]:
+    """The handler of an API."""
+    handle: Callable[..., Any] = import_module(f"{__name__}.{api(key).stem}").handle
+    return handle

@@ -1,0 +1,24 @@
+"""InitProducerId 0-5: a producer id for an idempotent producer.
+
+- 3: a producer that lost its way may name its old id (KIP-360); without a transactional id it simply gets a new one.
+
+Version 6 (two-phase commit) is not stable in Kafka and not offered. A transactional id needs a coordinator, which this
+broker does not have yet: COORDINATOR_NOT_AVAILABLE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import ErrorCode
+from barnabas.wire.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.dispatch import Context
+
+
+async def handle(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
+    if request.transactional_id is not None:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if request.transactional_id else ErrorCode.INVALID_REQUEST
+        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    return InitProducerIdResponse(producer_id=await context.broker.producer_ids.next(), producer_epoch=0)

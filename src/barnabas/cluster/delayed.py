@@ -1,0 +1,86 @@
+"""Requests that wait: a produce for its acknowledgement, a fetch for enough to read.
+
+Each is woken by its partitions and bounded by a timer. What happens on completion is the caller's.
+"""
+
+from __future__ import annotations
+
+from asyncio import TimerHandle
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cluster.partition import Partition
+    from barnabas.storage.log import AppendInfo
+
+CallLater = Callable[[float, Callable[[], None]], TimerHandle]
+
+
+class DelayedProduce:
+    """Waits until every append of one request is acknowledged, each with its own outcome."""
+
+    __slots__ = ("_done", "_outcomes", "_pending", "_timer")
+
+    def __init__(
+        self, call_later: CallLater, timeout_seconds: float, done: Callable[[dict[int, ErrorCode]], None]
+    ) -> None:
+        self._done = done
+        self._outcomes: dict[int, ErrorCode] = {}
+        self._pending: set[int] = set()
+        self._timer = call_later(timeout_seconds, self._time_out)
+
+    def wait_for(self, item: int, partition: Partition, info: AppendInfo, required_acks: int) -> None:
+        """Wait for one append; `item` is the caller's number for it."""
+        self._pending.add(item)
+        partition.when_acknowledged(info, required_acks, lambda outcome: self._settle(item, outcome))
+
+    def _settle(self, item: int, outcome: ErrorCode) -> None:
+        if item in self._pending:
+            self._pending.discard(item)
+            self._outcomes[item] = outcome
+            if not self._pending:
+                self._timer.cancel()
+                self._done(self._outcomes)
+
+    def _time_out(self) -> None:
+        for item in sorted(self._pending):
+            self._outcomes[item] = ErrorCode.REQUEST_TIMED_OUT
+        self._pending.clear()
+        self._done(self._outcomes)
+
+
+class DelayedFetch:
+    """Waits until enough bytes have arrived in any of its partitions, one of them changed hands, or time is up."""
+
+    __slots__ = ("_done", "_missing_bytes", "_partitions", "_timer")
+
+    def __init__(
+        self,
+        call_later: CallLater,
+        timeout_seconds: float,
+        missing_bytes: int,
+        partitions: list[Partition],
+        done: Callable[[], None],
+    ) -> None:
+        self._missing_bytes = missing_bytes
+        self._partitions = partitions
+        self._done = done
+        self._timer = call_later(timeout_seconds, self.complete)
+        for partition in partitions:
+            partition.watch(self)
+
+    def data_arrived(self, partition: Partition, size_bytes: int) -> None:
+        self._missing_bytes -= size_bytes
+        if self._missing_bytes <= 0 or not size_bytes:
+            self.complete()
+
+    def complete(self) -> None:
+        partitions, self._partitions = self._partitions, []
+        if not partitions:
+            return  # a second wake-up within one change
+        self._timer.cancel()
+        for partition in partitions:
+            partition.unwatch(self)
+        self._done()

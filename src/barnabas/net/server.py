@@ -1,0 +1,418 @@
+"""The server's end of connections: accept, cut into frames, reply in order, never hold more than is bounded.
+
+Kafka's clients expect replies in the order of their requests. Every request takes its place in the connection's queue;
+one that must wait (a long poll, an acknowledgement) keeps its place while later ones are already worked on.
+
+A connection is not read while it has a reply that its peer does not take, too many requests under way, or an exclusive
+request (one whose effects a pipelined request may rely on). So a peer that never reads costs one reply and what lay in the
+receive buffer. Frames too large for the shared receive buffer draw on one budget; over it, all but the oldest such
+connection wait.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from barnabas.wire.frames import FrameError, FrameSplitter
+
+if TYPE_CHECKING:
+    from barnabas.core.seams import Clock, File, Listener, Network, Socket
+
+_LENGTH = struct.Struct(">i")
+_SCRATCH_BYTES = 64 * 1024
+_COALESCE_BYTES = 32 * 1024  # parts below this are joined; larger ones are sent from where they lie
+_BYTES_PER_TURN = 2 << 20  # then other connections get their turn
+_MAX_REQUESTS_UNDER_WAY = 32
+_SMALL = (bytes, bytearray, memoryview)
+_JOINABLE = frozenset((bytes, bytearray))
+
+
+class FileRange(Protocol):
+    """A part of a reply that lies in a file and goes out by sendfile."""
+
+    @property
+    def file(self) -> File: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def __len__(self) -> int: ...
+
+
+Part = bytes | bytearray | memoryview | FileRange
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What went through a server; plain counters that the metrics read."""
+
+    bytes_in: int = 0
+    copied_bytes_out: int = 0
+    sendfile_bytes_out: int = 0
+    accepted: int = 0
+    refused: int = 0
+    closed: dict[str, int] | None = None
+
+    def count_close(self, reason: str) -> None:
+        closed = self.closed = self.closed or {}
+        closed[reason] = closed.get(reason, 0) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    max_frame_bytes: int = 104_857_600
+    max_held_bytes: int = 268_435_456
+    max_connections: int = 2**31 - 1
+    max_connections_per_ip: int = 2**31 - 1
+    max_idle_seconds: float = 600.0
+
+
+class Slot:
+    """A request's place in the queue of its connection's replies."""
+
+    __slots__ = ("_connection", "exclusive", "parts")
+
+    def __init__(self, connection: Connection, exclusive: bool) -> None:
+        self._connection = connection
+        self.exclusive = exclusive
+        self.parts: Sequence[Part] | None = None
+
+    def reply(self, parts: Sequence[Part]) -> None:
+        """Give the reply, now or later; an empty one means that the peer expects none."""
+        self.parts = parts
+        self._connection._advance()
+
+    def close_connection(self, reason: str) -> None:
+        self._connection.close(reason)
+
+
+class _Rest:
+    """What is left of a file range after a part of it has been sent."""
+
+    __slots__ = ("file", "position", "size")
+
+    def __init__(self, file: File, position: int, size: int) -> None:
+        self.file, self.position, self.size = file, position, size
+
+    def __len__(self) -> int:
+        return self.size
+
+
+class Connection:
+    """One accepted connection. `listener` names where it came in, `state` is the dispatcher's to use."""
+
+    __slots__ = (
+        "_backlog", "_last_progress", "_out", "_reading", "_server", "_slots", "_socket", "_splitter", "_writing",
+        "closed", "listener", "peer", "state",
+    )  # fmt: skip
+
+    def __init__(self, server: Server, socket: Socket, peer: str, listener: str) -> None:
+        self._server = server
+        self._socket = socket
+        self.peer = peer
+        self.listener = listener
+        self.state: Any = None
+        self.closed = False
+        self._splitter = FrameSplitter(server.scratch, server.limits.max_frame_bytes)
+        self._slots: deque[Slot] = deque()
+        self._out: deque[Part] = deque()
+        self._backlog: deque[memoryview] = deque()
+        self._reading = True
+        self._writing = False
+        self._last_progress = server.clock.monotonic()
+        server.network.on_readable(socket, self._readable)
+
+    # requests
+
+    def _readable(self) -> None:
+        splitter = self._splitter
+        try:
+            count = self._socket.recv_into(splitter.writable())
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close("reset")
+            return
+        if not count:
+            self.close("end of stream")
+            return
+        server = self._server
+        server.traffic.bytes_in += count
+        try:
+            frames = splitter.received(count)
+        except FrameError as error:
+            server.on_bad_frame(self, error)
+            self.close("bad frame")
+            return
+        if splitter.held_bytes or self in server.holders:
+            server.account(self, splitter.held_bytes)
+        if frames:
+            self._last_progress = server.clock.monotonic()
+            self._serve(frames)
+
+    def _serve(self, frames: list[memoryview]) -> None:
+        serve = self._server.serve
+        for index, frame in enumerate(frames):
+            if self._busy():
+                # The frames lie in the shared buffer, which the next connection will overwrite.
+                self._backlog.extend(memoryview(bytearray(frame)) for frame in frames[index:])
+                self._update_reading()
+                return
+            serve(self, frame)
+        if self._out or self._slots:
+            self._update_reading()
+
+    def _busy(self) -> bool:
+        slots = self._slots
+        return bool(
+            self.closed
+            or self._out
+            or (slots and (slots[-1].exclusive or len(slots) >= _MAX_REQUESTS_UNDER_WAY))
+        )
+
+    def _work_on(self) -> None:
+        """Take up what had to wait, then read again."""
+        backlog = self._backlog
+        while backlog and not self._busy():
+            self._server.serve(self, backlog.popleft())
+        self._update_reading()
+
+    def _update_reading(self) -> None:
+        if self.closed:
+            return
+        wanted = not (self._backlog or self._busy() or self in self._server.waiting)
+        if wanted != self._reading:
+            self._reading = wanted
+            self._server.network.on_readable(self._socket, self._readable if wanted else None)
+
+    # replies
+
+    def reply(self, parts: Sequence[Part]) -> None:
+        """Reply to the request at hand at once."""
+        if self._slots:
+            slot = Slot(self, False)
+            slot.parts = parts
+            self._slots.append(slot)
+        elif not self.closed:
+            self._send(parts)
+
+    def defer(self, *, exclusive: bool = False) -> Slot:
+        """Take the place of the request at hand, whose reply comes later."""
+        slot = Slot(self, exclusive)
+        self._slots.append(slot)
+        return slot
+
+    def _advance(self) -> None:
+        slots = self._slots
+        if self.closed:
+            return
+        while slots:
+            parts = slots[0].parts
+            if parts is None:
+                break
+            slots.popleft()
+            if parts:
+                self._send(parts)
+            if self.closed:
+                return
+        if self._backlog or not self._reading:
+            self._work_on()
+
+    def _send(self, parts: Sequence[Part]) -> None:
+        size = 0
+        plain = True
+        for part in parts:
+            size += len(part)
+            if type(part) not in _JOINABLE:
+                plain = False
+        if plain and size < _COALESCE_BYTES:
+            data = b"".join((_LENGTH.pack(size), *parts))  # type: ignore[arg-type]
+            if not self._out:
+                try:
+                    sent = self._socket.send(data)
+                except BlockingIOError:
+                    sent = 0
+                except OSError:
+                    self.close("reset")
+                    return
+                self._server.traffic.copied_bytes_out += sent
+                if sent == len(data):
+                    return
+                data = data[sent:]
+            self._out.append(data)
+        else:
+            self._queue(_LENGTH.pack(size), parts)
+        if not self._writing:
+            self._flush()
+
+    def _queue(self, prefix: bytes, parts: Sequence[Part]) -> None:
+        small: list[Any] = [prefix]
+        for part in parts:
+            if isinstance(part, _SMALL) and len(part) < _COALESCE_BYTES:
+                small.append(part)
+            elif len(part):
+                if small:
+                    self._out.append(b"".join(small))
+                    small = []
+                self._out.append(part)
+        if small:
+            self._out.append(b"".join(small))
+
+    def _flush(self) -> None:
+        out, traffic = self._out, self._server.traffic
+        budget = _BYTES_PER_TURN
+        try:
+            while out and budget > 0:
+                part = out[0]
+                if isinstance(part, _SMALL):
+                    sent = self._socket.send(part, len(out) > 1)
+                    traffic.copied_bytes_out += sent
+                    rest: Part = memoryview(part)[sent:]
+                else:
+                    sent = self._socket.sendfile(part.file, part.position, part.size)
+                    if not sent:
+                        # The file was cut below what the reply's length already promised.
+                        self.close("truncated under a reader")
+                        return
+                    traffic.sendfile_bytes_out += sent
+                    rest = _Rest(part.file, part.position + sent, part.size - sent)
+                budget -= sent
+                if len(rest):
+                    out[0] = rest
+                else:
+                    out.popleft()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.close("reset")
+            return
+        if bool(out) != self._writing:
+            self._writing = bool(out)
+            self._server.network.on_writable(self._socket, self._writable if out else None)
+
+    def _writable(self) -> None:
+        self._last_progress = self._server.clock.monotonic()
+        self._flush()
+        if not self._out and not self.closed:
+            self._work_on()
+
+    # the end
+
+    def is_idle_since(self, deadline: float) -> bool:
+        """Nothing whole came or went since; a request that we owe a reply to does not count as the peer's idleness."""
+        return self._last_progress < deadline and (not self._slots or bool(self._out))
+
+    def close(self, reason: str) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        server = self._server
+        if self._reading:
+            server.network.on_readable(self._socket, None)
+        if self._writing:
+            server.network.on_writable(self._socket, None)
+        self._out.clear()
+        self._slots.clear()
+        self._backlog.clear()
+        self._socket.close()
+        server.forget(self, reason)
+
+
+class Server:
+    """Listeners and their connections. `serve(connection, frame)` must reply to, or defer, every frame that wants one.
+
+    A frame is valid until `serve` returns: what must live longer is copied.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        serve: Callable[[Connection, memoryview], None],
+        on_bad_frame: Callable[[Connection, FrameError], None],
+        limits: Limits,
+    ) -> None:
+        self.network = network
+        self.clock = clock
+        self.serve = serve
+        self.on_bad_frame = on_bad_frame
+        self.limits = limits
+        self.traffic = Traffic()
+        self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self.connections: dict[Connection, None] = {}
+        self.holders: dict[Connection, int] = {}  # connections with a partial frame, oldest first
+        self.waiting: dict[Connection, None] = {}  # those that are not read until the budget allows
+        self._held_bytes = 0
+        self._per_ip: dict[str, int] = {}
+        self._listeners: list[Listener] = []
+
+    def listen(self, name: str, host: str, port: int) -> Listener:
+        listener = self.network.listen(host, port, lambda socket, peer: self._accept(socket, peer, name))
+        self._listeners.append(listener)
+        return listener
+
+    def _accept(self, socket: Socket, peer: str, listener: str) -> None:
+        ip = peer.rpartition(":")[0]
+        if (
+            len(self.connections) >= self.limits.max_connections
+            or self._per_ip.get(ip, 0) >= self.limits.max_connections_per_ip
+        ):
+            self.traffic.refused += 1
+            socket.close()
+            return
+        self.traffic.accepted += 1
+        self._per_ip[ip] = self._per_ip.get(ip, 0) + 1
+        self.connections[Connection(self, socket, peer, listener)] = None
+
+    def account(self, connection: Connection, held_bytes: int) -> None:
+        """Note what a partial frame holds; over the budget only the oldest goes on, so that one always does."""
+        self._held_bytes += held_bytes - self.holders.get(connection, 0)
+        if held_bytes:
+            self.holders[connection] = held_bytes
+        else:
+            self.holders.pop(connection, None)
+        if self._held_bytes <= self.limits.max_held_bytes:
+            self._wake(list(self.waiting))
+            return
+        oldest = next(iter(self.holders))
+        if connection in self.holders and connection is not oldest:
+            self.waiting[connection] = None
+            connection._update_reading()
+        self._wake([oldest])
+
+    def _wake(self, connections: list[Connection]) -> None:
+        for connection in connections:
+            if connection in self.waiting:
+                del self.waiting[connection]
+                connection._update_reading()
+
+    def close_idle(self) -> None:
+        deadline = self.clock.monotonic() - self.limits.max_idle_seconds
+        for connection in [c for c in self.connections if c.is_idle_since(deadline)]:
+            connection.close("idle")
+
+    def forget(self, connection: Connection, reason: str) -> None:
+        if self.connections.pop(connection, connection) is connection:
+            return
+        ip = connection.peer.rpartition(":")[0]
+        self._per_ip[ip] -= 1
+        if not self._per_ip[ip]:
+            del self._per_ip[ip]
+        self.waiting.pop(connection, None)
+        if connection in self.holders:
+            self.account(connection, 0)
+        self.traffic.count_close(reason)
+
+    def stop_listening(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+
+    def close(self) -> None:
+        self.stop_listening()
+        for connection in list(self.connections):
+            connection.close("shutdown")

@@ -1,0 +1,98 @@
+"""Frames: a 32-bit length, then that many bytes. A pure splitter that a driver feeds.
+
+The driver receives into `writable()` and says how much came with `received()`. While nothing is left over, all
+connections receive into one shared scratch buffer, so an idle connection holds no memory and a small request is decoded
+where it landed. A frame that does not end within the scratch gets a buffer of its own, which grows with the bytes that
+really arrive, not with the length that was announced.
+"""
+
+from __future__ import annotations
+
+import struct
+
+_LENGTH = struct.Struct(">i")
+_FIRST_BUFFER_BYTES = 1 << 20
+
+
+class FrameError(ValueError):
+    """A length that no frame may have; the stream cannot be followed any further."""
+
+
+class FrameSplitter:
+    """Cuts one connection's stream into frames."""
+
+    __slots__ = ("_filled", "_held", "_max_frame_bytes", "_scratch", "_total")
+
+    def __init__(self, scratch: memoryview, max_frame_bytes: int) -> None:
+        self._scratch = scratch
+        self._max_frame_bytes = max_frame_bytes
+        self._held: bytearray | None = None  # the beginning of a frame, its length prefix included
+        self._filled = 0
+        self._total = 0  # bytes of the held frame with its prefix; 0 while the prefix is not whole
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that this connection holds for a frame that is not whole yet."""
+        return len(self._held) if self._held is not None else 0
+
+    def writable(self) -> memoryview:
+        """Where the next bytes belong. Frames that lie in the scratch are valid until bytes are received there again."""
+        held = self._held
+        if held is None:
+            return self._scratch
+        if self._filled == len(held):
+            grown = bytearray(min(self._total, max(_FIRST_BUFFER_BYTES, 2 * len(held))))
+            grown[: self._filled] = held
+            self._held = held = grown
+        return memoryview(held)[self._filled :]
+
+    def received(self, count: int) -> list[memoryview]:
+        """The frames, without their prefix, that `count` more bytes have made whole."""
+        if self._held is not None:
+            return self._continue(count)
+        scratch = self._scratch
+        frames = []
+        position = 0
+        while count - position >= 4:
+            end = position + 4 + self._checked(_LENGTH.unpack_from(scratch, position)[0])
+            if end > count:
+                break
+            frames.append(scratch[position + 4 : end])
+            position = end
+        if position < count:
+            self._hold(scratch[position:count])
+        return frames
+
+    def _hold(self, rest: memoryview) -> None:
+        self._filled = len(rest)
+        if self._filled < 4:
+            self._total = 0
+            self._held = bytearray(4)
+        else:
+            self._total = 4 + _LENGTH.unpack_from(rest)[0]
+            self._held = bytearray(min(self._total, max(_FIRST_BUFFER_BYTES, 2 * self._filled)))
+        self._held[: self._filled] = rest
+
+    def _continue(self, count: int) -> list[memoryview]:
+        held = self._held
+        assert held is not None
+        self._filled += count
+        if not self._total:
+            if self._filled < 4:
+                return []
+            size = self._checked(_LENGTH.unpack_from(held)[0])
+            self._total = 4 + size
+            if size:
+                return []
+        if self._filled < self._total:
+            return []
+        self._held = None
+        return [memoryview(held)[4:]]
+
+    def _checked(self, size: int) -> int:
+        if not 0 <= size <= self._max_frame_bytes:
+            raise FrameError(
+                f"a frame of {size} bytes was announced; at most {self._max_frame_bytes} are allowed "
+                "(socket.request.max.bytes); is the peer speaking another protocol?"
+            )
+        return size
