@@ -1,7 +1,7 @@
 """Produce: append record batches to partitions.
 
-v7: zstd is allowed (KIP-110). v8: the response tells which records were refused (KIP-467). v10: it names the new leader
-(KIP-951). v12: a transactional batch adds its partition to the transaction (KIP-890). v13: topic ids (KIP-516).
+v7: zstd is allowed (KIP-110). v8: the response tells which records were refused (KIP-467). v10: it names the new
+leader (KIP-951). v12: a transactional batch adds its partition to the transaction (KIP-890). v13: topic ids (KIP-516).
 Versions 0-2 are gone, but have to be advertised: older librdkafka switches compression off without them.
 """
 

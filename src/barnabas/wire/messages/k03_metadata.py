@@ -1,7 +1,7 @@
 """Metadata: brokers, controller, topics, partitions and their leaders.
 
-No topics means all of them in v0, none from v1 on, where null means all. v4: creation of topics can be declined.
-v7: leader epochs. v8: authorized operations (KIP-430), those of the cluster only until v10. v10: topic ids, by which a
+No topics means all of them in v0, none from v1 on, where null means all. v4: creation of topics can be declined. v7:
+leader epochs. v8: authorized operations (KIP-430), those of the cluster only until v10. v10: topic ids, by which a
 request may ask from v12 on (KIP-516). v13: an error for the response as a whole, which can tell a client to start over
 (KIP-1102).
 """

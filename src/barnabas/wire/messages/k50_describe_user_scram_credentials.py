@@ -1,0 +1,37 @@
+"""DescribeUserScramCredentials: mechanisms and iterations of SCRAM users, never their secrets (KIP-554)."""
+
+from __future__ import annotations
+
+from barnabas.wire.schema import array, int8, int16, int32, request, response, string, struct
+
+
+@struct
+class UserName:
+    name: str = string()
+
+
+@request(key=50, versions="0", flexible="0+")
+class DescribeUserScramCredentialsRequest:
+    users: list[UserName] | None = array(UserName, nullable="0+")
+
+
+@struct
+class CredentialInfo:
+    mechanism: int = int8()
+    iterations: int = int32()
+
+
+@struct
+class DescribeUserScramCredentialsResult:
+    user: str = string()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    credential_infos: list[CredentialInfo] = array(CredentialInfo)
+
+
+@response(key=50, versions="0", flexible="0+")
+class DescribeUserScramCredentialsResponse:
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    results: list[DescribeUserScramCredentialsResult] = array(DescribeUserScramCredentialsResult)
