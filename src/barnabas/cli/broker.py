@@ -1,0 +1,31 @@
+"""`barnabas broker`: a broker as its configuration file says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from barnabas.cli.options import OutputOption, SettingsOption
+from barnabas.cli.output import Output, fail
+from barnabas.cli.serving import serve_broker
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def broker(
+    config: Annotated[Path, typer.Option(help="A file of Kafka's settings, key=value line by line.")],
+    settings: SettingsOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Start a broker from a configuration file and serve until Ctrl-C or SIGTERM.
+
+    Variables such as BARNABAS_LOG_RETENTION_MS count more than the file, and --set counts more than both.
+    """
+    try:
+        content = config.read_bytes()
+    except OSError as error:
+        fail(f"cannot read configuration file {config}: {error.strerror}")
+    serve_broker((str(config), content), settings or (), output)

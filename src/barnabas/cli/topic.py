@@ -1,0 +1,205 @@
+"""`barnabas topic`: create, list, describe, alter, delete, trim."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, OutputOption, parse_settings
+from barnabas.cli.output import Output, format_table, show, show_rows
+from barnabas.cli.session import parse_place, run
+from barnabas.client.admin import configs, records, topics
+from barnabas.client.client import Client
+from barnabas.client.list_offsets import resolve_offsets
+from barnabas.client.metadata import TopicInfo, TopicPartition
+from barnabas.core.ids import uuid_text
+
+app = typer.Typer(
+    help="Create, list, describe, alter, delete and trim topics.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+
+NameArgument = Annotated[str, typer.Argument(metavar="TOPIC")]
+NamesArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...")]
+ConfigOption = Annotated[
+    list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic setting; may be repeated.")
+]
+
+
+@app.command()
+def create(
+    name: NameArgument,
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", min=1, help="The broker's default.")] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", "-r", min=1, help="The broker's default.")
+    ] = None,
+    config: ConfigOption = None,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Only say whether it would work.")] = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Create a topic.
+
+    barnabas topic create orders -p 6 -c retention.ms=86400000
+    """
+    settings = parse_settings(config)
+
+    async def work(client: Client) -> topics.CreatedTopic:
+        return await topics.create_topic(
+            client,
+            name,
+            partitions=partitions or topics.BROKER_DEFAULT,
+            replication_factor=replication_factor or topics.BROKER_DEFAULT,
+            configs=settings,
+            validate_only=validate_only,
+        )
+
+    created = run(bootstrap, work)
+    row = {
+        "topic": created.name,
+        "topic_id": uuid_text(created.topic_id),
+        "partitions": created.partitions,
+        "replication_factor": created.replication_factor,
+    }
+    show(row, output, f"{'could create' if validate_only else 'created'} topic {name}")
+
+
+@app.command("list")
+def list_(
+    internal: Annotated[bool, typer.Option("--internal", help="Also those that the broker keeps for itself.")] = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List the topics."""
+
+    async def work(client: Client) -> list[TopicInfo]:
+        return await topics.list_topics(client, internal=internal)
+
+    rows = [
+        {
+            "topic": topic.name,
+            "partitions": len(topic.partitions),
+            "replication_factor": max((len(p.replicas) for p in topic.partitions), default=0),
+            "topic_id": uuid_text(topic.topic_id),
+        }
+        for topic in run(bootstrap, work)
+    ]
+    show_rows(rows, output)
+
+
+@app.command()
+def describe(
+    name: NameArgument,
+    all_configs: Annotated[bool, typer.Option("--all-configs", help="Also settings that have their defaults.")] = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show a topic's settings, and each partition's leader, replicas and offsets."""
+
+    async def work(client: Client) -> dict[str, Any]:
+        topic = await topics.describe_topic(client, name)
+        states = await topics.partition_states(client, topic)
+        entries = await configs.describe_configs(client, configs.ResourceType.TOPIC, name)
+        return {
+            "topic": topic.name,
+            "topic_id": uuid_text(topic.topic_id),
+            "internal": topic.is_internal,
+            "configs": {
+                entry.name: entry.value
+                for entry in entries
+                if all_configs or entry.source is configs.ConfigSource.TOPIC
+            },
+            "partitions": [
+                {
+                    "partition": state.info.partition,
+                    "leader": state.info.leader,
+                    "leader_epoch": state.info.leader_epoch,
+                    "replicas": list(state.info.replicas),
+                    "isr": list(state.info.isr),
+                    "log_start_offset": state.log_start_offset,
+                    "end_offset": state.end_offset,
+                }
+                for state in states
+            ],
+        }
+
+    found = run(bootstrap, work)
+    settings = "\n".join(f"  {key}={value}" for key, value in found["configs"].items()) or "  (defaults)"
+    table = f"topic {name}  id {found['topic_id']}\n{settings}\n{format_table(found['partitions'])}"
+    show(found, output, table)
+
+
+@app.command()
+def alter(
+    name: NameArgument,
+    config: ConfigOption = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option("--delete-config", "-d", metavar="KEY", help="Back to the inherited value.")
+    ] = None,
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", min=1, help="Grow to that many.")] = None,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Change a topic's settings while it serves, or add partitions."""
+    settings = parse_settings(config)
+    if not settings and not delete_config and partitions is None:
+        raise typer.BadParameter("nothing to alter: give --config, --delete-config or --partitions")
+
+    async def work(client: Client) -> None:
+        if settings or delete_config:
+            await configs.alter_configs(
+                client, configs.ResourceType.TOPIC, name, set_=settings, delete=delete_config or ()
+            )
+        if partitions is not None:
+            await topics.create_partitions(client, name, partitions)
+
+    run(bootstrap, work)
+    changes = {"topic": name, "set": settings, "deleted": delete_config or [], "partitions": partitions}
+    show(changes, output, f"altered topic {name}")
+
+
+@app.command()
+def delete(
+    names: NamesArgument,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Delete topics with all their records."""
+
+    async def work(client: Client) -> None:
+        for name in names:
+            await topics.delete_topic(client, name)
+
+    run(bootstrap, work)
+    show([{"topic": name} for name in names], output, "\n".join(f"deleted topic {name}" for name in names))
+
+
+@app.command()
+def trim(
+    name: NameArgument,
+    before: Annotated[
+        str, typer.Option("--before", metavar="OFFSET", help="The first record to keep: 1234, -10, @2h, end.")
+    ],
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated.")
+    ] = None,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Drop the oldest records of a topic for good.
+
+    barnabas topic trim orders --before @7d
+    """
+
+    async def work(client: Client) -> dict[TopicPartition, int]:
+        place = parse_place(before, client.clock.now_ms(), "--before")
+        topic = await topics.describe_topic(client, name)
+        chosen = partition if partition else range(len(topic.partitions))
+        partitions = [TopicPartition(name, index) for index in chosen]
+        return await records.delete_records(client, await resolve_offsets(client, partitions, place))
+
+    trimmed = sorted(run(bootstrap, work).items())
+    rows = [{"topic": p.topic, "partition": p.partition, "log_start_offset": low} for p, low in trimmed]
+    show_rows(rows, output)

@@ -1,0 +1,27 @@
+"""The cluster as a whole: its id, its brokers, its controller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.client.client import Client
+from barnabas.client.errors import refused
+from barnabas.client.metadata import BrokerInfo
+from barnabas.wire.messages.k60_describe_cluster import DescribeClusterRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    cluster_id: str
+    controller_id: int
+    brokers: tuple[BrokerInfo, ...]
+
+
+async def describe_cluster(client: Client) -> ClusterDescription:
+    response = await client.metadata.ask_any(DescribeClusterRequest())
+    if response.error_code:
+        raise refused(response.error_code, "cannot describe the cluster", response.error_message)
+    brokers = (BrokerInfo(broker.broker_id, broker.host, broker.port, broker.rack) for broker in response.brokers)
+    return ClusterDescription(
+        response.cluster_id, response.controller_id, tuple(sorted(brokers, key=lambda broker: broker.node_id))
+    )

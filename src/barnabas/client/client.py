@@ -1,0 +1,144 @@
+"""One cluster as a client sees it: connections, metadata, and the policy of time-outs and retries.
+
+Producer, consumer and the admin calls stand on it and may share one. Network, clock and randomness are arguments;
+`connect` hands in the machine's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from random import Random
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from barnabas.client.connections import Address, Connections, parse_addresses
+from barnabas.client.errors import CannotReach
+from barnabas.client.metadata import BrokerInfo, Metadata, TopicPartition
+from barnabas.core.errors import KafkaError
+
+if TYPE_CHECKING:
+    from barnabas.core.seams import Clock, Network
+
+T = TypeVar("T")
+_FIRST_BACKOFF_MS = 50
+_LAST_BACKOFF_MS = 1000
+
+
+class Client:
+    """Owned by one event loop; entering it reaches a broker once, so that a wrong address shows at the start."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        network: Network,
+        clock: Clock,
+        random: Random,
+        client_id: str = "barnabas",
+        connect_timeout_ms: int = 10_000,
+        request_timeout_ms: int = 30_000,
+        retry_timeout_ms: int = 30_000,
+    ) -> None:
+        self.clock = clock
+        self.random = random
+        self.connections = Connections(network, client_id, connect_timeout_ms, request_timeout_ms)
+        self.metadata = Metadata(self.connections, parse_addresses(bootstrap), random)
+        self.retry_timeout_ms = retry_timeout_ms
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.metadata.refresh([])
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self.connections.close()
+
+    async def ask_controller(self, message: Any) -> Any:
+        """Send to the controller; a cluster that does not name one forwards from any broker."""
+        cluster = self.metadata.cluster
+        controller = cluster.brokers.get(cluster.controller_id)
+        if controller is None:
+            return await self.metadata.ask_any(message)
+        return await self.ask(controller, message)
+
+    async def ask(
+        self, broker: BrokerInfo, message: Any, *, highest: int | None = None, extra_timeout_ms: int = 0
+    ) -> Any:
+        """Send to one broker; when it cannot be reached, who leads what is asked anew."""
+        try:
+            return await self.connections.request(
+                broker.address,
+                message,
+                broker=f"broker {broker.node_id}",
+                highest=highest,
+                extra_timeout_ms=extra_timeout_ms,
+            )
+        except CannotReach:
+            self.metadata.forget(list(self.metadata.cluster.topics))
+            raise
+
+    async def ask_leaders(
+        self,
+        partitions: Iterable[TopicPartition],
+        ask: Callable[[BrokerInfo, list[TopicPartition]], Awaitable[Mapping[TopicPartition, T | KafkaError]]],
+    ) -> dict[TopicPartition, T]:
+        """Ask each partition's leader, all leaders at once, and again where an answer was retriable."""
+        answers: dict[TopicPartition, T] = {}
+        left = list(partitions)
+
+        async def attempt() -> None:
+            nonlocal left
+            by_leader: dict[BrokerInfo, list[TopicPartition]] = {}
+            for partition in left:
+                by_leader.setdefault(await self.metadata.leader_of(partition), []).append(partition)
+            results = await asyncio.gather(*(ask(leader, led) for leader, led in by_leader.items()))
+            problems = []
+            for partition, answer in (item for result in results for item in result.items()):
+                if isinstance(answer, KafkaError):
+                    self.metadata.forget([partition.topic])
+                    problems.append(answer)
+                else:
+                    answers[partition] = answer
+            left = [partition for partition in left if partition not in answers]
+            if problems:
+                raise next((problem for problem in problems if not problem.code.retriable), problems[0])
+
+        await self.retrying(attempt)
+        return answers
+
+    async def retrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat what fails in a way that may pass, with growing pauses, until the time for retries is over."""
+        deadline = self.clock.monotonic() + self.retry_timeout_ms / 1000
+        tries = 0
+        while True:
+            try:
+                return await attempt()
+            except KafkaError as error:
+                pause = self.backoff_seconds(tries)
+                if not error.code.retriable or self.clock.monotonic() + pause > deadline:
+                    raise
+            tries += 1
+            await asyncio.sleep(pause)
+
+    def backoff_seconds(self, tries: int) -> float:
+        """How long to wait after so many failures: doubling, bounded, and never in step with other clients."""
+        ceiling = min(_FIRST_BACKOFF_MS << min(tries, 10), _LAST_BACKOFF_MS)
+        return ceiling * self.random.uniform(0.8, 1.2) / 1000
+
+
+def connect(bootstrap: str, **options: Any) -> Client:
+    """A client on the running loop with the machine's own network, clock and randomness."""
+    from barnabas.core.clock import SystemClock
+    from barnabas.net.sockets import TcpNetwork
+
+    network = TcpNetwork(asyncio.get_running_loop())
+    return Client(bootstrap, network=network, clock=SystemClock(), random=Random(), **options)
+
+
+__all__ = ["Address", "BrokerInfo", "Client", "TopicPartition", "connect"]

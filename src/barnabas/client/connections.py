@@ -1,0 +1,114 @@
+"""Connections to the brokers of one cluster: one per address, opened when first needed, replaced once broken."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from barnabas.client.errors import CannotReach, NoAnswer
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.net.channel import Channel, ChannelClosed, UnsupportedByPeer
+
+if TYPE_CHECKING:
+    from barnabas.core.seams import Network
+
+DEFAULT_PORT = 9092
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_addresses(bootstrap: str) -> list[Address]:
+    """`host:port` pairs between commas; a missing port is 9092, an IPv6 address stands in brackets."""
+    addresses = []
+    for text in filter(None, (part.strip() for part in bootstrap.split(","))):
+        host, colon, port = text.rpartition(":")
+        if not colon or text.endswith("]"):
+            host, port = text, str(DEFAULT_PORT)
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ValueError(f"{text!r} is not an address of the form host:port")
+        addresses.append(Address(host.removeprefix("[").removesuffix("]"), int(port)))
+    if not addresses:
+        raise ValueError("no broker's address is given; expected host:port[,host:port...]")
+    return addresses
+
+
+class Connections:
+    """Owned by one event loop. A request that fails by the network says so and leaves the retry to its caller."""
+
+    def __init__(self, network: Network, client_id: str, connect_timeout_ms: int, request_timeout_ms: int) -> None:
+        self._network = network
+        self._client_id = client_id
+        self._connect_timeout_ms = connect_timeout_ms
+        self._request_timeout_ms = request_timeout_ms
+        self._opening: dict[Address, asyncio.Task[Channel]] = {}
+        self._channels: dict[Address, Channel] = {}
+
+    async def request(
+        self,
+        address: Address,
+        message: Any,
+        *,
+        broker: str = "broker",
+        highest: int | None = None,
+        extra_timeout_ms: int = 0,
+    ) -> Any:
+        """The response to `message` in the newest version that both ends speak, `highest` at most."""
+        timeout_ms = self._request_timeout_ms + extra_timeout_ms
+        channel = await self._channel(address, broker)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await channel.request(message, highest=highest)
+        except TimeoutError:
+            channel.close()  # what it may still answer belongs to nobody
+            name = type(message).__name__.removesuffix("Request")
+            raise NoAnswer(f"{broker} at {address}", name, timeout_ms) from None
+        except ChannelClosed as error:
+            raise CannotReach(f"{broker} at {address}", error) from error
+        except UnsupportedByPeer as error:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from error
+
+    async def send(self, address: Address, message: Any, *, broker: str = "broker") -> None:
+        """Send a message that is never answered."""
+        channel = await self._channel(address, broker)
+        try:
+            await channel.send(message)
+        except ChannelClosed as error:
+            raise CannotReach(f"{broker} at {address}", error) from error
+
+    async def _channel(self, address: Address, broker: str) -> Channel:
+        """The open connection to `address`; callers that come while it is being opened share it."""
+        channel = self._channels.get(address)
+        if channel is not None and not channel.closed:
+            return channel
+        opening = self._opening.get(address)
+        if opening is None:
+            opening = self._opening[address] = asyncio.create_task(self._open(address))
+            opening.add_done_callback(lambda task: self._opened(address, task))
+        try:
+            return await asyncio.shield(opening)
+        except OSError as error:
+            raise CannotReach(f"{broker} at {address}", error) from error
+
+    async def _open(self, address: Address) -> Channel:
+        async with asyncio.timeout(self._connect_timeout_ms / 1000):
+            return await Channel.open(self._network, address.host, address.port, self._client_id)
+
+    def _opened(self, address: Address, task: asyncio.Task[Channel]) -> None:
+        del self._opening[address]
+        if not task.cancelled() and task.exception() is None:
+            self._channels[address] = task.result()
+
+    async def close(self) -> None:
+        opening = list(self._opening.values())
+        for task in opening:
+            task.cancel()
+        await asyncio.gather(*opening, return_exceptions=True)
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()

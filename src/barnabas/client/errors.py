@@ -1,0 +1,54 @@
+"""What can go wrong for a client, said with the host, the cause and the remedy.
+
+Every error is a `KafkaError`; its code tells whether the same call may succeed later (`error.code.retriable`).
+"""
+
+from __future__ import annotations
+
+import socket
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.net.channel import ChannelClosed
+
+
+class CannotReach(KafkaError):
+    """A broker that did not take the connection, or dropped it."""
+
+    def __init__(self, where: str, cause: Exception) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, f"cannot reach {where}: {_explain(cause)}")
+
+
+class NoAnswer(KafkaError):
+    """A broker that took a request and did not answer it in time; whether it was carried out is not known."""
+
+    def __init__(self, where: str, request: str, timeout_ms: int) -> None:
+        message = f"{where} did not answer {request} within {timeout_ms} ms; is it overloaded or stopped?"
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class RecordTooLarge(KafkaError):
+    """A record that no batch of the allowed size can hold."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.MESSAGE_TOO_LARGE, message)
+
+
+def refused(code: int, what: str, message: str | None = None) -> KafkaError:
+    """The broker's refusal of `what`, in its own words where it gave any."""
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: error code {code}, which this client does not know")
+    return KafkaError(known, f"{what}: {message or known.name.lower().replace('_', ' ')}")
+
+
+def _explain(cause: Exception) -> str:
+    if isinstance(cause, ConnectionRefusedError):
+        return "connection refused; is it running?"
+    if isinstance(cause, TimeoutError):
+        return "no answer in time; is a firewall in the way, or another protocol on that port?"
+    if isinstance(cause, socket.gaierror):
+        return "the host name is not known; is it spelt right?"
+    if isinstance(cause, ChannelClosed):
+        return f"{cause}; is it a Kafka listener without TLS?"
+    return f"{cause.strerror or cause}" if isinstance(cause, OSError) else str(cause)
