@@ -131,8 +131,11 @@ class _Writer:
     def block(self, head: str) -> Iterator[None]:
         self.line(head)
         self.indent += 1
+        empty = len(self.lines)
         yield
         self.flush()
+        if len(self.lines) == empty:
+            self.line("pass")
         self.indent -= 1
 
     def fixed(self, format: str, operand: str) -> None:
