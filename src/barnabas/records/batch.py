@@ -4,8 +4,8 @@
     last_offset_delta i32 | base_timestamp i64 | max_timestamp i64 | producer_id i64 | producer_epoch i16
     base_sequence i32 | record_count i32 | records...
 
-`batch_length` counts from `partition_leader_epoch` on. The CRC covers `attributes` to the end, so base offset and leader
-epoch, the two fields that a broker assigns, can be written without touching it.
+`batch_length` counts from `partition_leader_epoch` on. The CRC covers `attributes` to the end, so base offset and
+leader epoch, the two fields that a broker assigns, can be written without touching it.
 """
 
 from __future__ import annotations
@@ -117,14 +117,15 @@ def check_batch(buffer: memoryview, position: int = 0) -> BatchHeader:
     if header.magic != MAGIC:
         raise CorruptBatch(f"batch at position {position} has magic {header.magic}; only {MAGIC} is supported")
     if header.batch_length < HEADER_SIZE - LOG_OVERHEAD or position + header.size > len(buffer):
-        raise CorruptBatch(f"batch at position {position} says {header.batch_length} bytes; {len(buffer) - position - LOG_OVERHEAD} are there")
+        there = len(buffer) - position - LOG_OVERHEAD
+        raise CorruptBatch(f"batch at position {position} says {header.batch_length} bytes; {there} are there")
     if crc32c(buffer[position + CRC_START : position + header.size]) != header.crc:
         raise CorruptBatch(f"batch at position {position}, base offset {header.base_offset}, has a wrong CRC")
     return header
 
 
 def headers(buffer: memoryview) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every whole batch in `buffer`; a partial one at the end, as a fetch may cut it, is left out."""
+    """Position and header of every whole batch in `buffer`; a partial one at the end, as a fetch cuts it, is not."""
     position, end = 0, len(buffer)
     while end - position >= HEADER_SIZE:
         header = BatchHeader._make(HEADER.unpack_from(buffer, position))

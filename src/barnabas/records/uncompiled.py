@@ -1,0 +1,45 @@
+"""What `codec.py` means by `cython` when it runs as plain Python.
+
+The build puts the real Cython in this module's place (see `setup.py`), so Cython is needed to build and never to run.
+Decorators do nothing, C types are Python's, and the C functions are never reached, for `compiled` is False.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+Decorated = TypeVar("Decorated")
+
+compiled = False
+
+Py_ssize_t = int
+bint = bool
+longlong = int
+uchar = int
+ulonglong = int
+p_const_uchar = bytes
+p_uchar = bytearray | memoryview
+
+Bytes = bytes | bytearray | memoryview
+MutableBytes = bytearray | memoryview
+Int32s = memoryview
+Int64s = memoryview
+
+
+def _unchanged(decorated: Decorated) -> Decorated:
+    return decorated
+
+
+cclass = ccall = cfunc = final = inline = _unchanged
+
+
+def exceptval(**_: object) -> Callable[[Decorated], Decorated]:
+    return _unchanged
+
+
+def _only_compiled(*_: Any) -> NoReturn:
+    raise NotImplementedError("this is C's, and codec.py asks for it only when it is compiled")
+
+
+address = memcpy = _only_compiled
