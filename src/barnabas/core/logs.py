@@ -1,13 +1,13 @@
 """Logs: one event, one line, with its facts as fields; text for people, JSON for programs.
 
-    log = logs.get(__name__)
+    log = get_logger(__name__)
     log.info("log recovered", topic="orders", partition=3, dropped_bytes=17)
 
     2026-07-04T12:00:00.123Z INFO  storage.recovery: log recovered topic=orders partition=3 dropped_bytes=17
 
 Underneath is the standard library's logging, so that other libraries' lines come out alike. A client's mistake is
 logged with `client_mistake`: never a stack trace, and no more than a few lines of a kind in a while, or a hostile
-client could fill the disk. Our own failures go to `failure`, where the stack trace is a field too. Text that a client
+client could fill the disk. Our own failures go to `exception`, where the stack trace is a field too. Text that a client
 chose is quoted, so that it can forge neither a line nor a terminal's escape sequence.
 """
 
@@ -59,9 +59,9 @@ class EventLog:
         """Something that a client should not have sent; repeated events of a kind are counted instead of logged."""
         self._log(logging.WARNING, event, fields, limited=True)
 
-    def failure(self, event: str, error: BaseException, /, **fields: object) -> None:
-        """Something that should never happen here: with the stack trace."""
-        self._log(logging.ERROR, event, fields, error=error)
+    def exception(self, event: str, /, **fields: object) -> None:
+        """Something that should never happen here, told where the exception is handled: with its stack trace."""
+        self._log(logging.ERROR, event, fields, error=sys.exc_info()[1])
 
     def _log(
         self,
@@ -80,7 +80,7 @@ class EventLog:
             logger.handle(record)
 
 
-def get(name: str) -> EventLog:
+def get_logger(name: str) -> EventLog:
     return EventLog(logging.getLogger(name))
 
 
