@@ -1,0 +1,215 @@
+"""What a controller is asked, and what it answers: plain values.
+
+An event that is about several things answers for each of them, in the order of the request; what went wrong with one
+is a `Failure` in its place and leaves the others alone. An event about one thing raises `KafkaError` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from barnabas.cluster.image import ConfigResource, Endpoint, SupportedFeature
+from barnabas.core.errors import ErrorCode
+from barnabas.core.ids import ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    code: ErrorCode
+    message: str
+
+
+# Brokers
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBroker:
+    """A process of a broker has started. The answer is its `BrokerEpoch`; it stays fenced until it asks otherwise."""
+
+    broker_id: int
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    features: Mapping[str, SupportedFeature]
+    rack: str | None = None
+    log_dirs: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEpoch:
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerHeartbeat:
+    """What a broker tells of itself. Only who has seen its own registration may serve: `applied_index` is its
+    image's."""
+
+    broker_id: int
+    broker_epoch: int
+    applied_index: int
+    want_fence: bool = False
+    want_shut_down: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FenceBroker:
+    """A broker has been silent for too long. There is no answer."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBroker:
+    """A broker that will not come back. There is no answer."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIds:
+    """The answer is a `ProducerIdBlock` that nobody else gets."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    first: int
+    count: int
+
+
+# Topics
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """-1 stands for the configured default. `assignments` pairs partitions with brokers, if the caller chooses them."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopics:
+    """The answer is a `CreatedTopic` for each name."""
+
+    topics: tuple[NewTopic, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """`configs` is what was set on the topic. The id is zero where nothing was created."""
+
+    name: str
+    topic_id: bytes = ZERO_UUID
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    error: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReference:
+    """A topic by its name or by its id, never by both."""
+
+    name: str | None = None
+    topic_id: bytes = ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopics:
+    """The answer is a `DeletedTopic` for each reference."""
+
+    topics: tuple[TopicReference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedTopic:
+    name: str | None
+    topic_id: bytes
+    error: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """`count` is the new total; `assignments` places the added ones, if the caller chooses."""
+
+    topic: str
+    count: int
+    assignments: tuple[tuple[int, ...], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitions:
+    """The answer is a `CreatedPartitions` for each topic."""
+
+    topics: tuple[NewPartitions, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedPartitions:
+    topic: str
+    error: Failure | None = None
+
+
+# Configurations
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One key: `operation` is that of IncrementalAlterConfigs, by its number on the wire."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementalAlterConfigs:
+    """Change some keys of each resource. The answer is an `AlteredConfig` for each."""
+
+    resources: tuple[tuple[ConfigResource, tuple[ConfigChange, ...]], ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigs:
+    """Replace everything that is set on each resource. The answer is an `AlteredConfig` for each."""
+
+    resources: tuple[tuple[ConfigResource, tuple[tuple[str, str | None], ...]], ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredConfig:
+    resource: ConfigResource
+    error: Failure | None = None
+
+
+Event = (
+    RegisterBroker
+    | BrokerHeartbeat
+    | FenceBroker
+    | UnregisterBroker
+    | AllocateProducerIds
+    | CreateTopics
+    | DeleteTopics
+    | CreatePartitions
+    | IncrementalAlterConfigs
+    | AlterConfigs
+)

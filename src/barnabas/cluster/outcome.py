@@ -1,0 +1,28 @@
+"""What a decision of the controller stands on besides the image, and what it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from barnabas.cluster.records import Record
+from barnabas.core.broker_config import BrokerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The random source, and the configuration that holds the defaults of the cluster."""
+
+    rng: Random
+    config: BrokerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Records to be appended all or none, then the reply; it holds only once they are in the log."""
+
+    records: Sequence[Record]
+    reply: Any
+    warnings: tuple[str, ...] = ()
