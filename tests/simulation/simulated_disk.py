@@ -217,10 +217,14 @@ class SimulatedDisk:
         return bytes(self._content(path).data)
 
     def replace(self, path: str, data: bytes) -> None:
-        directory, name = self._parent(path)
-        self.watch("replace", path)
-        directory.change({name: _Content(data)})
-        directory.sync()
+        """In the steps of a real disk, between which a process may die and leave a temporary file behind."""
+        file = self.open(f"{path}.tmp", create=True)
+        file.truncate(0)
+        file.append(data)
+        file.sync()
+        file.close()
+        self.rename(file.path, path)
+        self.sync_dir(path.rpartition("/")[0] or "/")
 
     def list_dir(self, path: str) -> list[str]:
         check_alive()

@@ -1,0 +1,133 @@
+"""What happened in a run: the events that the checker judges, and a digest of everything, down to single packets.
+
+Two runs of one seed must have the same digest; where they do not, something in them did not come from the seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+Record = tuple[int, bytes]
+"""An offset and a value. No two sends have the same value, so that it says where it comes from."""
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A producer is about to send these values for the first time."""
+
+    producer: str
+    partition: TopicPartition
+    values: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A broker of the given boot told a producer at which offset its values are."""
+
+    producer: str
+    boot: int
+    partition: TopicPartition
+    base_offset: int
+    values: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdGiven:
+    producer: str
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceForgotten:
+    """The broker did not know what an idempotent producer had sent before, as it may after a power cut."""
+
+    producer: str
+    boot: int
+    partition: TopicPartition
+    since_boot: int
+    """The boot in which the producer began to count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """A broker of the given boot let a consumer read these records."""
+
+    consumer: str
+    boot: int
+    partition: TopicPartition
+    fetch_offset: int
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A broker has opened a log: its bytes before the restart, and how many of them, from the first on, it kept."""
+
+    partition: TopicPartition
+    bytes_before: int
+    bytes_after: int
+    is_prefix: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    kind: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PowerCut:
+    """The machine's next boot begins."""
+
+    boot: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinalLog:
+    """The whole of a partition at the end of the run."""
+
+    partition: TopicPartition
+    records: tuple[Record, ...]
+
+
+Event = Sent | Acknowledged | ProducerIdGiven | SequenceForgotten | Polled | Recovered | Fault | PowerCut | FinalLog
+
+
+class History:
+    def __init__(self, time: Callable[[], float]) -> None:
+        self.events: list[tuple[float, Event]] = []
+        self._time = time
+        self._digest = hashlib.sha256()
+
+    def record(self, event: Event) -> None:
+        self.events.append((self._time(), event))
+        self.trace(event)
+
+    def trace(self, *what: object) -> None:
+        """Let something count for the digest that the checker need not see."""
+        self._digest.update(f"{self._time()!r} {what!r}\n".encode())
+
+    @property
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+    def __str__(self) -> str:
+        return "\n".join(f"{time:10.6f} {_shortened(event)}" for time, event in self.events)
+
+
+def _shortened(event: Event) -> str:
+    """Values begin with what identifies them; the rest is padding."""
+    text = repr(event)
+    return text if len(text) <= 300 else f"{text[:200]} ... {text[-90:]}"

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from tests.simulation.checker import anomalies
+from tests.simulation.history import (
+    Acknowledged,
+    Event,
+    Fault,
+    FinalLog,
+    Polled,
+    PowerCut,
+    ProducerIdGiven,
+    Record,
+    Recovered,
+    Sent,
+    SequenceForgotten,
+    TopicPartition,
+)
+
+PLAIN, SYNCED = TopicPartition("plain", 0), TopicPartition("synced", 0)
+A, B, C = b"p:0", b"p:1", b"p:2"
+
+
+def sent(partition: TopicPartition, *values: bytes) -> Sent:
+    return Sent("p", partition, values)
+
+
+def acknowledged(partition: TopicPartition, base_offset: int, *values: bytes, boot: int = 0) -> Acknowledged:
+    return Acknowledged("p", boot, partition, base_offset, values)
+
+
+def polled(partition: TopicPartition, *records: Record, boot: int = 0) -> Polled:
+    return Polled("c", boot, partition, records[0][0], records)
+
+
+def final(partition: TopicPartition, *values: bytes) -> FinalLog:
+    return FinalLog(partition, tuple(enumerate(values)))
+
+
+def found(*events: Event) -> list[str]:
+    return anomalies(((0.0, event) for event in events), {"synced"}, {"p"})
+
+
+def test_a_history_without_fault_is_fine() -> None:
+    assert not found(
+        ProducerIdGiven("p", 7, 0),
+        sent(PLAIN, A, B),
+        sent(PLAIN, C),
+        acknowledged(PLAIN, 0, A, B),
+        polled(PLAIN, (0, A), (1, B), (2, C)),
+        Fault("crash"),
+        Recovered(PLAIN, 300, 300, True),
+        acknowledged(PLAIN, 2, C),
+        final(PLAIN, A, B, C),
+    )
+
+
+def test_an_acknowledged_record_that_a_crash_takes_is_lost() -> None:
+    assert found(sent(PLAIN, A), acknowledged(PLAIN, 0, A), Fault("crash"), final(PLAIN)) == ["plain-0: lost: p:0 at 0"]
+
+
+def test_a_record_that_was_read_may_not_vanish_either() -> None:
+    assert found(sent(PLAIN, A), polled(PLAIN, (0, A)), final(PLAIN)) == ["plain-0: lost: p:0 at 0"]
+
+
+def test_a_power_cut_may_take_what_was_not_synced() -> None:
+    events = (sent(PLAIN, A), acknowledged(PLAIN, 0, A), PowerCut(1), final(PLAIN))
+    assert not found(*events)
+    assert not found(sent(PLAIN, A), PowerCut(1), acknowledged(PLAIN, 0, A, boot=0), final(PLAIN))
+
+
+def test_a_power_cut_may_not_take_what_was_synced() -> None:
+    events = (sent(SYNCED, A), acknowledged(SYNCED, 0, A), PowerCut(1), final(SYNCED))
+    assert found(*events) == ["synced-0: lost: p:0 at 0"]
+
+
+def test_what_was_acknowledged_after_the_power_cut_counts() -> None:
+    assert found(sent(PLAIN, A), PowerCut(1), acknowledged(PLAIN, 0, A, boot=1), final(PLAIN)) == [
+        "plain-0: lost: p:0 at 0"
+    ]
+
+
+def test_an_offset_with_other_content_is_reused() -> None:
+    reused = (sent(PLAIN, A, B), polled(PLAIN, (0, A)), polled(PLAIN, (0, B)))
+    assert found(*reused) == ["plain-0: offset 0 reused: was p:0, polled by c: p:1"]
+    assert not found(sent(PLAIN, A, B), polled(PLAIN, (0, A)), PowerCut(1), polled(PLAIN, (0, B), boot=1))
+    assert found(sent(SYNCED, A, B), polled(SYNCED, (0, A)), PowerCut(1), polled(SYNCED, (0, B), boot=1))
+
+
+def test_a_gap_is_found() -> None:
+    assert found(sent(PLAIN, A, B), polled(PLAIN, (0, A), (2, B)))[0] == (
+        "plain-0: polled by c: offset 2 where 1 was due"
+    )
+
+
+def test_a_value_that_nobody_sent_there_is_found() -> None:
+    assert "never sent there" in found(polled(PLAIN, (0, A)))[0]
+    assert "never sent there" in found(sent(SYNCED, A), polled(PLAIN, (0, A)))[0]
+
+
+def test_a_duplicate_and_a_change_of_order_are_found_for_idempotent_producers_only() -> None:
+    problem = "plain-0: what p sent is there twice or in another order"
+    assert found(sent(PLAIN, A, B), final(PLAIN, A, A, B)) == [problem]
+    assert found(sent(PLAIN, A, B), final(PLAIN, B, A)) == [problem]
+    events: list[tuple[float, Event]] = [(0.0, sent(PLAIN, A)), (0.0, final(PLAIN, A, A))]
+    assert not anomalies(events, (), ())
+
+
+def test_a_producer_id_is_given_once() -> None:
+    twice = found(ProducerIdGiven("p", 7, 0), ProducerIdGiven("q", 7, 0))
+    assert twice == ["producer id (7, 0) given to p and to q"]
+
+
+def test_a_broker_may_forget_sequences_only_after_a_power_cut_that_took_the_log() -> None:
+    assert not found(PowerCut(1), SequenceForgotten("p", 1, PLAIN, 0))
+    assert found(SequenceForgotten("p", 0, PLAIN, 0))
+    assert found(PowerCut(1), SequenceForgotten("p", 1, SYNCED, 0))
+
+
+def test_recovery_must_leave_a_prefix() -> None:
+    assert found(Recovered(PLAIN, 300, 200, False))
