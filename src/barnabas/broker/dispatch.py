@@ -22,8 +22,8 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from barnabas.broker import handlers
+from barnabas.core import logs
 from barnabas.core.errors import ErrorCode
-from barnabas.core.logs import get_logger
 from barnabas.wire.compiler import codec
 from barnabas.wire.headers import UnknownApi, decode_request_header, encode_response_header
 from barnabas.wire.primitives import DecodeError
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 _API_VERSIONS = 18
-_log = get_logger(__name__)
+_log = logs.get(__name__)
 
 
 class Later(Generic[R]):
@@ -128,8 +128,8 @@ class Dispatcher:
             return
         try:
             response = route.handle(request, context)
-        except Exception:
-            self._own_mistake(connection, key, version)
+        except Exception as error:
+            self._own_mistake(connection, key, version, error)
             return
         if type(response) is Later:
             slot = connection.defer()
@@ -146,8 +146,8 @@ class Dispatcher:
     ) -> None:
         try:
             response = await route.handle(request, context)
-        except Exception:
-            self._own_mistake(context.connection, key, context.version)
+        except Exception as error:
+            self._own_mistake(context.connection, key, context.version, error)
             return
         slot.reply(self._encode(route, response, key, context.version, correlation_id, started))
 
@@ -182,9 +182,9 @@ class Dispatcher:
         _log.client_mistake("bad request", peer=connection.peer, listener=connection.listener, problem=problem)
         connection.close("bad request")
 
-    def _own_mistake(self, connection: Connection, key: int, version: int) -> None:
+    def _own_mistake(self, connection: Connection, key: int, version: int, error: Exception) -> None:
         self._metrics.unhandled_errors += 1
-        _log.exception("request failed", api=api(key).name, version=version, peer=connection.peer)
+        _log.failure("request failed", error, api=api(key).name, version=version, peer=connection.peer)
         connection.close("internal error")
 
     async def close(self) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from barnabas.core.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from barnabas.cluster.image import PartitionImage
+    from barnabas.cluster.image import Partition as PartitionImage
     from barnabas.storage.log import AppendInfo, Log, LogSlice
 
 READ_COMMITTED = 1

@@ -349,6 +349,13 @@ class Server:
         self._held_bytes = 0
         self._per_ip: dict[str, int] = {}
         self._listeners: list[Listener] = []
+        self._early: list[tuple[Socket, str, str]] | None = []  # accepted before `start_serving`
+
+    def start_serving(self) -> None:
+        """Read from connections from now on; those that came early are kept until then."""
+        early, self._early = self._early or [], None
+        for socket, peer, listener in early:
+            self._accept(socket, peer, listener)
 
     def listen(self, name: str, host: str, port: int) -> Listener:
         listener = self.network.listen(host, port, lambda socket, peer: self._accept(socket, peer, name))
@@ -356,6 +363,9 @@ class Server:
         return listener
 
     def _accept(self, socket: Socket, peer: str, listener: str) -> None:
+        if self._early is not None:
+            self._early.append((socket, peer, listener))
+            return
         ip = peer.rpartition(":")[0]
         if (
             len(self.connections) >= self.limits.max_connections
@@ -414,5 +424,7 @@ class Server:
 
     def close(self) -> None:
         self.stop_listening()
+        for socket, _, _ in self._early or ():
+            socket.close()
         for connection in list(self.connections):
             connection.close("shutdown")

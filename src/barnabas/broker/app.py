@@ -1,0 +1,178 @@
+"""The composition root: a broker is made here out of its parts, started and stopped in order.
+
+Disk, network, clock, randomness, executor and metadata store are arguments; `process` makes the real ones. Start: lock and open the logs (recovering what an unclean stop left), replay the metadata, bind the listeners,
+register under a new broker epoch, take up the partitions, and only then read the first request. Stop: the reverse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+from typing import TYPE_CHECKING
+
+from barnabas.broker.dispatch import Dispatcher
+from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.metrics import Metrics
+from barnabas.broker.producer_ids import ProducerIds
+from barnabas.cluster import image as images
+from barnabas.cluster.events import BrokerHeartbeat, CreateTopics, NewTopic, RegisterBroker
+from barnabas.cluster.metadata_log import MetadataLog
+from barnabas.cluster.replicas import Replicas
+from barnabas.core import ids, logs
+from barnabas.core.errors import ErrorCode
+from barnabas.core.listeners import Endpoint, advertise
+from barnabas.core.topic_keys import resolve_topic
+from barnabas.net.server import Limits, Server
+from barnabas.storage.log_config import LogConfig
+from barnabas.storage.manager import LogManager
+
+if TYPE_CHECKING:
+    from barnabas.cluster.delta import Delta
+    from barnabas.coordination.store import MetadataStore
+    from barnabas.core.broker_config import BrokerConfig
+    from barnabas.core.seams import Clock, Disk, Executor, Network
+
+_log = logs.get(__name__)
+_SWEEPS_PER_IDLE_TIME = 10
+
+
+class StartError(Exception):
+    """The broker cannot start; the message says why, and what to do, in one line."""
+
+
+class Broker:
+    """One broker, and what its handlers may use."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        disk: Disk,
+        network: Network,
+        clock: Clock,
+        random: Random,
+        executor: Executor,
+        store: MetadataStore,
+        hostname: str = "localhost",
+    ) -> None:
+        self.config = config
+        self.broker_id = config.node_id
+        self.clock = clock
+        self.executor = executor
+        self.fetch_max_bytes: int = config["fetch.max.bytes"]
+        self.inter_broker_listener = config.inter_broker_listener
+        self.cluster_id = ""
+        self.broker_epoch = -1
+        self.metrics = Metrics()
+        self.call_later = asyncio.get_running_loop().call_later
+        self.manager = LogManager(disk, clock, executor, config)
+        self.metadata = MetadataLog(store, self.broker_id, clock, random)
+        self.replicas = Replicas(self.broker_id, self.manager, self.log_config)
+        self.fetch_sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], random)
+        self.producer_ids = ProducerIds(self)
+        self._store = store
+        self._random = random
+        self._hostname = hostname
+        self._dispatcher = Dispatcher(self, self.metrics, clock.monotonic)
+        self.server = Server(network, clock, self._dispatcher.serve, self._dispatcher.bad_frame, self._limits())
+        self._tasks: list[asyncio.Task[None]] = []
+        self.endpoints: tuple[Endpoint, ...] = ()
+
+    def _limits(self) -> Limits:
+        config = self.config
+        max_frame_bytes = config["socket.request.max.bytes"]
+        max_held_bytes = config["queued.max.request.bytes"]
+        return Limits(
+            max_frame_bytes=max_frame_bytes,
+            max_held_bytes=max_held_bytes if max_held_bytes > 0 else 2 * max_frame_bytes,
+            max_connections=config["max.connections"],
+            max_connections_per_ip=config["max.connections.per.ip"],
+            max_idle_seconds=config["connections.max.idle.ms"] / 1000,
+        )
+
+    # life
+
+    async def start(self) -> None:
+        """Serve; returns when the first request may come."""
+        await self._store.open()
+        self.cluster_id = await self._store.cluster_id(ids.to_text(ids.random_uuid(self._random)))
+        await self.manager.open(self.broker_id, self.cluster_id)
+        self.metadata.subscribe(self._metadata_changed)
+        self._spawn(self.replicas.run())
+        await self.metadata.start()
+        self.endpoints = self._listen()
+        await self._register()
+        await self.replicas.settled()
+        self.manager.start_background_work()
+        self._spawn(self._close_idle_connections())
+        self.server.start_serving()
+
+    def _listen(self) -> tuple[Endpoint, ...]:
+        bound = []
+        for endpoint in self.config.listeners:
+            try:
+                listener = self.server.listen(endpoint.name, endpoint.host, endpoint.port)
+            except OSError as error:
+                raise StartError(
+                    f"cannot listen on {endpoint.host or '*'}:{endpoint.port}: {error.strerror or error}; "
+                    "choose another port or stop what uses it"
+                ) from error
+            bound.append(endpoint._replace(port=listener.port))
+        return advertise(bound, self.config.advertised, self._hostname)
+
+    async def _register(self) -> None:
+        endpoints = tuple(
+            images.Endpoint(endpoint.name, endpoint.host, endpoint.port, 0) for endpoint in self.endpoints
+        )
+        registered = await self.metadata.submit(
+            RegisterBroker(
+                self.broker_id, ids.random_uuid(self._random), endpoints, {}, self.config["broker.rack"] or None
+            )
+        )
+        self.broker_epoch = registered.epoch
+        await self.metadata.submit(BrokerHeartbeat(self.broker_id, self.broker_epoch, self.metadata.image.index))
+
+    async def stop(self) -> None:
+        """Stop cleanly: no new requests, everything on disk, the logs marked as closed in order."""
+        self.server.close()
+        await self._dispatcher.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.manager.close()
+        await self.metadata.stop()
+        await self._store.close()
+
+    def _spawn(self, work: object) -> None:
+        self._tasks.append(asyncio.ensure_future(work))  # type: ignore[arg-type]
+
+    async def _close_idle_connections(self) -> None:
+        while True:
+            await asyncio.sleep(self.server.limits.max_idle_seconds / _SWEEPS_PER_IDLE_TIME)
+            self.server.close_idle()
+
+    # metadata
+
+    def _metadata_changed(self, delta: Delta, image: images.Image) -> None:
+        own = images.ConfigResource(images.BROKER_RESOURCE, str(self.broker_id))
+        everybody = images.ConfigResource(images.BROKER_RESOURCE, "")
+        if own in delta.configs or everybody in delta.configs:
+            changed = self.config.set_dynamic(image.configs.get(own, {}), image.configs.get(everybody, {}))
+            if changed:
+                _log.info("configuration changed", keys=",".join(sorted(changed)))
+                for topic in image.topics.values():
+                    self.replicas.reconfigure(topic)
+        self.replicas.follow(delta, image)
+
+    def log_config(self, topic: str) -> LogConfig:
+        """A topic's settings as they are now."""
+        overrides = self.metadata.image.config(images.TOPIC_RESOURCE, topic)
+        return LogConfig.from_values(resolve_topic(overrides, self.config))
+
+    async def create_topics_on_demand(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+        """Create topics that somebody asked about, with the broker's defaults; what was refused, and why."""
+        created = await self.metadata.submit(CreateTopics(tuple(NewTopic(name) for name in dict.fromkeys(names))))
+        await self.replicas.settled()
+        return {topic.name: topic.error.code for topic in created if topic.error}
+

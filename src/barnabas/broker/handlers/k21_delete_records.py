@@ -1,0 +1,53 @@
+"""DeleteRecords 0-2: move a partition's log start offset up, to the high watermark with -1.
+
+What lies below is never read again, also after a crash: the new start is on disk before the answer. Whole segments below
+it are deleted in the background.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.wire.messages.k21_delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.broker.dispatch import Context
+
+_TO_HIGH_WATERMARK = -1
+
+
+async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
+    broker = context.broker
+    response = DeleteRecordsResponse()
+    for topic in request.topics:
+        results = DeleteRecordsTopicResult(topic.name)
+        response.topics.append(results)
+        for asked in topic.partitions:
+            result = DeleteRecordsPartitionResult(asked.partition_index, low_watermark=-1)
+            results.partitions.append(result)
+            try:
+                result.low_watermark = _delete(broker, topic.name, asked.partition_index, asked.offset)
+            except KafkaError as error:
+                result.error_code = error.code
+                broker.metrics.error(21, error.code)
+    await broker.manager.checkpoint_log_start_offsets()
+    return response
+
+
+def _delete(broker: Broker, topic: str, index: int, offset: int) -> int:
+    partition = broker.replicas.get(topic, index)
+    partition.check_leader()
+    log = partition.log
+    if offset == _TO_HIGH_WATERMARK:
+        offset = log.high_watermark
+    if offset < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is not an offset")
+    log.advance_log_start_offset(offset)
+    return log.log_start_offset

@@ -1,0 +1,107 @@
+"""A broker as a process of its own: the real disk, sockets, clock and threads, signals, and a tuned interpreter."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from random import SystemRandom
+from typing import TYPE_CHECKING, TypeVar
+
+from barnabas.broker.app import Broker, StartError
+from barnabas.coordination.embedded import EmbeddedStore
+from barnabas.coordination.store import StoreUnavailable
+from barnabas.core import logs
+from barnabas.core.clock import SystemClock
+from barnabas.net.sockets import TcpNetwork
+from barnabas.storage.disk import RealDisk
+
+if TYPE_CHECKING:
+    from barnabas.core.broker_config import BrokerConfig
+
+T = TypeVar("T")
+_THREADS = 8
+_GC_THRESHOLD = 50_000  # the broker makes few cycles; the default of 700 would look for them all the time
+_METADATA_FILE = "metadata.sqlite"
+_log = logs.get(__name__)
+
+
+class ThreadExecutor:
+    """Blocking work goes to a few threads."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="worker")
+
+    def submit(self, function: Callable[..., T], *arguments: object) -> asyncio.Future[T]:
+        return self._loop.run_in_executor(self._threads, function, *arguments)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True)
+
+
+def serve(
+    config: BrokerConfig, on_ready: Callable[[Sequence[str]], None], metrics_port: int | None = None
+) -> None:
+    """Run a broker in this process until SIGTERM or SIGINT; StartError if it cannot start."""
+    clock = SystemClock()
+    logs.configure(config["barnabas.log.level"], config["barnabas.log.format"], clock)
+    for warning in config.warnings:
+        _log.warning("configuration", warning=warning)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_run(config, clock, on_ready, metrics_port))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None  # asyncio's own loop will do
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def _run(
+    config: BrokerConfig,
+    clock: SystemClock,
+    on_ready: Callable[[Sequence[str]], None],
+    metrics_port: int | None,
+) -> None:
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    executor = ThreadExecutor(loop)
+    try:
+        os.makedirs(config.log_dirs[0], exist_ok=True)
+        broker = Broker(
+            config,
+            disk=RealDisk(),
+            network=TcpNetwork(
+                loop,
+                send_buffer_bytes=config["socket.send.buffer.bytes"],
+                receive_buffer_bytes=config["socket.receive.buffer.bytes"],
+            ),
+            clock=clock,
+            random=SystemRandom(),
+            executor=executor,
+            store=EmbeddedStore(os.path.join(config.log_dirs[0], _METADATA_FILE), config.node_id, clock),
+            hostname=socket.gethostname(),
+        )
+        try:
+            await broker.start()
+        except StoreUnavailable as error:
+            raise StartError(str(error)) from error
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(_GC_THRESHOLD)
+        on_ready([f"{endpoint.host}:{endpoint.port}" for endpoint in broker.endpoints])
+        await stopping.wait()
+        _log.info("stopping")
+        await broker.stop()
+    finally:
+        executor.close()

@@ -1,0 +1,144 @@
+"""The partitions that this broker hosts, kept in step with the cluster's metadata.
+
+Changes of the image are applied one after the other, in the order in which they came. Making and removing directories
+takes its time, so whoever has changed the metadata and wants to see the effect awaits `settled`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.image import TOPIC_RESOURCE
+from barnabas.cluster.partition import Partition
+from barnabas.core import logs
+from barnabas.core.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from barnabas.cluster.delta import Delta
+    from barnabas.cluster.image import Image, Topic
+    from barnabas.storage.log import Log
+    from barnabas.storage.log_config import LogConfig
+    from barnabas.storage.manager import LogManager
+
+_log = logs.get(__name__)
+
+
+class Replicas:
+    """Owned by the broker's loop. `config_of` gives a topic's settings as they are now."""
+
+    def __init__(self, broker_id: int, manager: LogManager, config_of: Callable[[str], LogConfig]) -> None:
+        self.broker_id = broker_id
+        self.manager = manager
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.topic_names: Mapping[bytes, str] = {}
+        self._config_of = config_of
+        self._changes: asyncio.Queue[tuple[Delta, Image]] = asyncio.Queue()
+        self._flushing: set[asyncio.Future[int]] = set()
+
+    # look-up
+
+    def get(self, topic: str, index: int) -> Partition:
+        partition = self.partitions.get((topic, index))
+        if partition is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index} here")
+        if partition.log.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {topic}-{index} has failed")
+        return partition
+
+    def name_of(self, topic_id: bytes) -> str:
+        name = self.topic_names.get(topic_id)
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return name
+
+    # metadata
+
+    def follow(self, delta: Delta, image: Image) -> None:
+        """Take note of a change; `run` applies it."""
+        self._changes.put_nowait((delta, image))
+
+    async def settled(self) -> None:
+        """Wait until every change that was noted so far is in effect."""
+        await self._changes.join()
+
+    async def run(self) -> None:
+        while True:
+            delta, image = await self._changes.get()
+            try:
+                await self._apply(delta, image)
+            except OSError as error:
+                _log.error("metadata change could not be applied", problem=str(error))
+            finally:
+                self._changes.task_done()
+
+    async def _apply(self, delta: Delta, image: Image) -> None:
+        for topic in delta.deleted:
+            for index in range(len(topic.partitions)):
+                await self._remove(topic.name, index, topic.id)
+        self.topic_names = image.topic_names
+        for topic in delta.created:
+            await self._update(topic, range(len(topic.partitions)))
+        for name, indexes in delta.partitions.items():
+            await self._update(image.topics[name], indexes)
+        for resource in delta.configs:
+            if resource.type == TOPIC_RESOURCE and resource.name in image.topics:
+                self.reconfigure(image.topics[resource.name])
+
+    async def _update(self, topic: Topic, indexes: range | tuple[int, ...]) -> None:
+        for index in indexes:
+            registration = topic.partitions[index]
+            if self.broker_id not in registration.replicas:
+                continue
+            partition = self.partitions.get((topic.name, index))
+            if partition is None:
+                log = await self.manager.get_or_create(topic.name, index, topic.id, self._config_of(topic.name))
+                partition = self.partitions[topic.name, index] = Partition(self.broker_id, log, self._start_flush)
+            partition.update(registration)
+
+    async def _remove(self, topic: str, index: int, topic_id: bytes) -> None:
+        partition = self.partitions.get((topic, index))
+        if partition is not None and partition.log.topic_id == topic_id:
+            del self.partitions[topic, index]
+            partition.resign(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            await self.manager.delete(partition.log)
+
+    def reconfigure(self, topic: Topic) -> None:
+        config = self._config_of(topic.name)
+        for index in range(len(topic.partitions)):
+            partition = self.partitions.get((topic.name, index))
+            if partition is not None:
+                partition.log.update_config(config)
+
+    # disk
+
+    def _start_flush(self, partition: Partition) -> None:
+        flush = self.manager.flush(partition.log)
+        if flush in self._flushing:
+            return
+        self._flushing.add(flush)
+        flush.add_done_callback(lambda done: self._flushed(partition, done))
+
+    def _flushed(self, partition: Partition, flush: asyncio.Future[int]) -> None:
+        self._flushing.discard(flush)
+        if flush.cancelled():
+            return
+        error = flush.exception()
+        if error is None:
+            partition.flushed(flush.result())
+        elif isinstance(error, OSError):
+            self.disk_failed(partition, error)
+        else:
+            raise error
+
+    def disk_failed(self, partition: Partition, error: OSError) -> ErrorCode:
+        """A write or a flush has failed: its directory goes offline with all its partitions, the others go on."""
+        for log in self.manager.fail(partition.log, error):
+            hit = self.partitions.get((log.topic, log.partition))
+            if hit is not None:
+                hit.resign(ErrorCode.KAFKA_STORAGE_ERROR)
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+    def logs(self) -> list[Log]:
+        return [partition.log for partition in self.partitions.values()]
