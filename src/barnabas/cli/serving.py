@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from barnabas.broker.app import StartError, serve
+from barnabas.broker.app import StartError
+from barnabas.broker.process import serve
 from barnabas.cli.output import Output, fail, show
 from barnabas.core.broker_config import BrokerConfig
 from barnabas.core.config import ConfigError

@@ -83,6 +83,10 @@ class Client:
             self.metadata.forget(list(self.metadata.cluster.topics))
             raise
 
+    async def send(self, broker: BrokerInfo, message: Any) -> None:
+        """Send to one broker what is never answered."""
+        await self.connections.send(broker.address, message, broker=f"broker {broker.node_id}")
+
     async def ask_leaders(
         self,
         partitions: Iterable[TopicPartition],
