@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 NEVER = 0x7FFF  # `flexible_since` of an API that has no flexible version
 
@@ -27,15 +28,15 @@ class Api:
         return f"k{self.key:02}_{snake_case(self.name)}"
 
     @property
-    def request(self) -> type:
+    def request(self) -> type[Any]:
         return self._message("Request")
 
     @property
-    def response(self) -> type:
+    def response(self) -> type[Any]:
         return self._message("Response")
 
-    def _message(self, role: str) -> type:
-        found: type = getattr(import_module(f"barnabas.wire.messages.{self.stem}"), self.name + role)
+    def _message(self, role: str) -> type[Any]:
+        found: type[Any] = getattr(import_module(f"barnabas.wire.messages.{self.stem}"), self.name + role)
         return found
 
 
