@@ -30,6 +30,6 @@ _DECISIONS: dict[type, Callable[[Image, Any, Context], Outcome]] = {
 }
 
 
-def decide(image: Image, event: events.Event, rng: Random, config: BrokerConfig) -> Outcome:
+def decide(image: Image, event: events.Event[Any], rng: Random, config: BrokerConfig) -> Outcome:
     """`KafkaError` if the event as a whole is refused. Nothing changes by being decided."""
     return _DECISIONS[type(event)](image, event, Context(rng, config))

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from barnabas.cluster.image import ConfigResource, Endpoint, SupportedFeature
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import ZERO_UUID
+
+Reply = TypeVar("Reply")
+
+
+class Event(Generic[Reply]):
+    """What may be submitted to the metadata log; `Reply` is what comes back."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +33,13 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterBroker:
-    """A process of a broker has started. The answer is its `BrokerEpoch`; it stays fenced until it asks otherwise."""
+class BrokerEpoch:
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBroker(Event[BrokerEpoch]):
+    """A process of a broker has started; it stays fenced until its heartbeat asks otherwise."""
 
     broker_id: int
     incarnation_id: bytes
@@ -36,14 +50,15 @@ class RegisterBroker:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerEpoch:
-    epoch: int
+class BrokerState:
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerHeartbeat:
-    """What a broker tells of itself. Only who has seen its own registration may serve: `applied_index` is its
-    image's."""
+class BrokerHeartbeat(Event[BrokerState]):
+    """What a broker says; `applied_index` is that of its image. Who has not seen its registration cannot serve."""
 
     broker_id: int
     broker_epoch: int
@@ -53,39 +68,32 @@ class BrokerHeartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerState:
-    is_caught_up: bool
-    is_fenced: bool
-    should_shut_down: bool
-
-
-@dataclass(frozen=True, slots=True)
-class FenceBroker:
-    """A broker has been silent for too long. There is no answer."""
+class FenceBroker(Event[None]):
+    """A broker has been silent for too long."""
 
     broker_id: int
     broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class UnregisterBroker:
-    """A broker that will not come back. There is no answer."""
+class UnregisterBroker(Event[None]):
+    """A broker that will not come back."""
 
     broker_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class AllocateProducerIds:
-    """The answer is a `ProducerIdBlock` that nobody else gets."""
-
-    broker_id: int
-    broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
     first: int
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIds(Event[ProducerIdBlock]):
+    """A block that nobody else gets."""
+
+    broker_id: int
+    broker_epoch: int
 
 
 # Topics
@@ -103,14 +111,6 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTopics:
-    """The answer is a `CreatedTopic` for each name."""
-
-    topics: tuple[NewTopic, ...]
-    validate_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class CreatedTopic:
     """`configs` is what was set on the topic. The id is zero where nothing was created."""
 
@@ -123,6 +123,12 @@ class CreatedTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateTopics(Event[tuple[CreatedTopic, ...]]):
+    topics: tuple[NewTopic, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TopicReference:
     """A topic by its name or by its id, never by both."""
 
@@ -131,17 +137,15 @@ class TopicReference:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteTopics:
-    """The answer is a `DeletedTopic` for each reference."""
-
-    topics: tuple[TopicReference, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class DeletedTopic:
     name: str | None
     topic_id: bytes
     error: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopics(Event[tuple[DeletedTopic, ...]]):
+    topics: tuple[TopicReference, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,17 +158,15 @@ class NewPartitions:
 
 
 @dataclass(frozen=True, slots=True)
-class CreatePartitions:
-    """The answer is a `CreatedPartitions` for each topic."""
-
-    topics: tuple[NewPartitions, ...]
-    validate_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class CreatedPartitions:
     topic: str
     error: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitions(Event[tuple[CreatedPartitions, ...]]):
+    topics: tuple[NewPartitions, ...]
+    validate_only: bool = False
 
 
 # Configurations
@@ -180,36 +182,22 @@ class ConfigChange:
 
 
 @dataclass(frozen=True, slots=True)
-class IncrementalAlterConfigs:
-    """Change some keys of each resource. The answer is an `AlteredConfig` for each."""
+class AlteredConfig:
+    resource: ConfigResource
+    error: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementalAlterConfigs(Event[tuple[AlteredConfig, ...]]):
+    """Change some keys of each resource."""
 
     resources: tuple[tuple[ConfigResource, tuple[ConfigChange, ...]], ...]
     validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class AlterConfigs:
-    """Replace everything that is set on each resource. The answer is an `AlteredConfig` for each."""
+class AlterConfigs(Event[tuple[AlteredConfig, ...]]):
+    """Replace everything that is set on each resource."""
 
     resources: tuple[tuple[ConfigResource, tuple[tuple[str, str | None], ...]], ...]
     validate_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AlteredConfig:
-    resource: ConfigResource
-    error: Failure | None = None
-
-
-Event = (
-    RegisterBroker
-    | BrokerHeartbeat
-    | FenceBroker
-    | UnregisterBroker
-    | AllocateProducerIds
-    | CreateTopics
-    | DeleteTopics
-    | CreatePartitions
-    | IncrementalAlterConfigs
-    | AlterConfigs
-)

@@ -80,6 +80,7 @@ class ConfigResource(NamedTuple):
     name: str
 
 
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 
@@ -132,6 +133,10 @@ class Image:
     def partition(self, topic: str, partition: int) -> Partition | None:
         found = self.topics.get(topic)
         return found.partitions[partition] if found and 0 <= partition < len(found.partitions) else None
+
+    def is_alive(self, broker_id: int) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
         """What was set on the resource itself."""
