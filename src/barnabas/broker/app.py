@@ -1,13 +1,15 @@
 """The composition root: a broker is made here out of its parts, started and stopped in order.
 
-Disk, network, clock, randomness, executor and metadata store are arguments; `process` makes the real ones. Start: lock and open the logs (recovering what an unclean stop left), replay the metadata, bind the listeners,
-register under a new broker epoch, take up the partitions, and only then read the first request. Stop: the reverse.
+Disk, network, clock, randomness, executor and metadata store are arguments; `process` makes the real ones.
+
+Start: lock and open the logs (recovering what an unclean stop left), replay the metadata, bind the listeners, register
+under a new broker epoch, take up the partitions, and only then read the first request. Stop: the reverse.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from barnabas.core.broker_config import BrokerConfig
     from barnabas.core.seams import Clock, Disk, Executor, Network
 
-_log = logs.get(__name__)
+_log = logs.get_logger(__name__)
 _SWEEPS_PER_IDLE_TIME = 10
 
 
@@ -67,7 +69,7 @@ class Broker:
         self.metrics = Metrics()
         self.call_later = asyncio.get_running_loop().call_later
         self.manager = LogManager(disk, clock, executor, config)
-        self.metadata = MetadataLog(store, self.broker_id, clock, random)
+        self.metadata = MetadataLog(store, clock, random, config)
         self.replicas = Replicas(self.broker_id, self.manager, self.log_config)
         self.fetch_sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], random)
         self.producer_ids = ProducerIds(self)
@@ -96,7 +98,7 @@ class Broker:
     async def start(self) -> None:
         """Serve; returns when the first request may come."""
         await self._store.open()
-        self.cluster_id = await self._store.cluster_id(ids.to_text(ids.random_uuid(self._random)))
+        self.cluster_id = await self._store.cluster_id(ids.uuid_text(ids.random_uuid(self._random)))
         await self.manager.open(self.broker_id, self.cluster_id)
         self.metadata.subscribe(self._metadata_changed)
         self._spawn(self.replicas.run())
@@ -144,8 +146,8 @@ class Broker:
         await self.metadata.stop()
         await self._store.close()
 
-    def _spawn(self, work: object) -> None:
-        self._tasks.append(asyncio.ensure_future(work))  # type: ignore[arg-type]
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        self._tasks.append(asyncio.create_task(work))
 
     async def _close_idle_connections(self) -> None:
         while True:
@@ -175,4 +177,3 @@ class Broker:
         created = await self.metadata.submit(CreateTopics(tuple(NewTopic(name) for name in dict.fromkeys(names))))
         await self.replicas.settled()
         return {topic.name: topic.error.code for topic in created if topic.error}
-

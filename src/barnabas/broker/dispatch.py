@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from barnabas.broker import handlers
 from barnabas.core import logs
-from barnabas.core.errors import ErrorCode
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.compiler import codec
 from barnabas.wire.headers import UnknownApi, decode_request_header, encode_response_header
 from barnabas.wire.primitives import DecodeError
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 _API_VERSIONS = 18
-_log = logs.get(__name__)
+_log = logs.get_logger(__name__)
 
 
 class Later(Generic[R]):
@@ -84,8 +84,8 @@ class _Route:
 
     def __init__(self, key: int, version: int) -> None:
         messages = api(key)
-        self.decode = codec(messages.request, version).decode
-        self.encode = codec(messages.response, version).encode
+        self.decode: Callable[[memoryview, int], tuple[Any, int]] = codec(messages.request, version).decode
+        self.encode: Callable[[Any], list[Any]] = codec(messages.response, version).encode
         self.handle = handlers.load(key)
         self.is_coroutine = iscoroutinefunction(self.handle)
 
@@ -128,14 +128,12 @@ class Dispatcher:
             return
         try:
             response = route.handle(request, context)
-        except Exception as error:
-            self._own_mistake(connection, key, version, error)
+        except Exception:
+            self._own_mistake(connection, key, version)
             return
         if type(response) is Later:
             slot = connection.defer()
-            response.then(
-                lambda ready: slot.reply(self._encode(route, ready, key, version, correlation_id, started))
-            )
+            response.then(lambda ready: slot.reply(self._encode(route, ready, key, version, correlation_id, started)))
         elif response is not None:
             connection.reply(self._encode(route, response, key, version, correlation_id, started))
         else:
@@ -146,8 +144,13 @@ class Dispatcher:
     ) -> None:
         try:
             response = await route.handle(request, context)
-        except Exception as error:
-            self._own_mistake(context.connection, key, context.version, error)
+        except KafkaError as error:
+            # Refused as a whole, such as by a controller that is stopping; the client asks another broker.
+            _log.warning("request refused", api=api(key).name, peer=context.connection.peer, problem=str(error))
+            context.connection.close("refused")
+            return
+        except Exception:
+            self._own_mistake(context.connection, key, context.version)
             return
         slot.reply(self._encode(route, response, key, context.version, correlation_id, started))
 
@@ -182,9 +185,9 @@ class Dispatcher:
         _log.client_mistake("bad request", peer=connection.peer, listener=connection.listener, problem=problem)
         connection.close("bad request")
 
-    def _own_mistake(self, connection: Connection, key: int, version: int, error: Exception) -> None:
+    def _own_mistake(self, connection: Connection, key: int, version: int) -> None:
         self._metrics.unhandled_errors += 1
-        _log.failure("request failed", error, api=api(key).name, version=version, peer=connection.peer)
+        _log.exception("request failed", api=api(key).name, version=version, peer=connection.peer)
         connection.close("internal error")
 
     async def close(self) -> None:

@@ -1,8 +1,9 @@
 """Incremental fetch sessions (KIP-227): what a consumer asked for is remembered, and only changes travel.
 
-A session is opened by a full fetch with epoch 0, and each later fetch of it carries the next epoch; epoch -1 ends it, or
-does without one. An incremental response leaves out partitions about which there is nothing new. When the cache is full,
-a session that nobody used for two minutes makes room, and otherwise the client is told (session id 0) to go on without.
+A session is opened by a full fetch with epoch 0, and each later fetch of it carries the next epoch; epoch -1 ends it,
+or does without one. An incremental response leaves out partitions about which there is nothing new. When the cache is
+full, a session that nobody used for two minutes makes room, and otherwise the client is told (session id 0) to go on
+without.
 
 Pure: owned by the broker's loop, time and randomness are arguments.
 """

@@ -219,6 +219,8 @@ class MetricsEndpoint:
                 await asyncio.wait_for(writer.drain(), _HEAD_TIMEOUT_S)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # too slow, too long, or gone: closing is the answer
+        except asyncio.CancelledError:
+            pass  # by `close`; nobody waits for this task, and a cancelled one makes asyncio log an error
         finally:
             self._scrapers.discard(task)
             writer.close()

@@ -27,7 +27,7 @@ T = TypeVar("T")
 _THREADS = 8
 _GC_THRESHOLD = 50_000  # the broker makes few cycles; the default of 700 would look for them all the time
 _METADATA_FILE = "metadata.sqlite"
-_log = logs.get(__name__)
+_log = logs.get_logger(__name__)
 
 
 class ThreadExecutor:
@@ -44,9 +44,7 @@ class ThreadExecutor:
         self._threads.shutdown(wait=True)
 
 
-def serve(
-    config: BrokerConfig, on_ready: Callable[[Sequence[str]], None], metrics_port: int | None = None
-) -> None:
+def serve(config: BrokerConfig, on_ready: Callable[[Sequence[str]], None], metrics_port: int | None = None) -> None:
     """Run a broker in this process until SIGTERM or SIGINT; StartError if it cannot start."""
     clock = SystemClock()
     logs.configure(config["barnabas.log.level"], config["barnabas.log.format"], clock)

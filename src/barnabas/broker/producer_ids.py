@@ -5,25 +5,25 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.controller import AllocateProducerIds
+from barnabas.cluster.events import AllocateProducerIds
 
 if TYPE_CHECKING:
-    from barnabas.cluster.metadata_log import MetadataLog
+    from barnabas.broker.app import Broker
 
 
 class ProducerIds:
     """The rest of a block is lost when the broker stops; ids are plentiful, and never used twice."""
 
-    def __init__(self, metadata: MetadataLog, broker_id: int) -> None:
-        self._metadata = metadata
-        self._broker_id = broker_id
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
         self._next = self._end = 0
         self._allocating = asyncio.Lock()
 
     async def next(self) -> int:
         async with self._allocating:
             if self._next == self._end:
-                block = await self._metadata.submit(AllocateProducerIds(self._broker_id))
-                self._next, self._end = block.start, block.end
+                broker = self._broker
+                block = await broker.metadata.submit(AllocateProducerIds(broker.broker_id, broker.broker_epoch))
+                self._next, self._end = block.first, block.first + block.count
             self._next += 1
             return self._next - 1

@@ -2,8 +2,8 @@
 
     log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
 
-The leader appends; the high watermark follows the slowest member of the in-sync replicas, the leader itself included. The
-leader's own share ends at the log's end, or, while a flush that must precede an acknowledgement is under way
+The leader appends; the high watermark follows the slowest member of the in-sync replicas, the leader itself included.
+The leader's own share ends at the log's end, or, while a flush that must precede an acknowledgement is under way
 (`flush.messages`), at what that flush has not yet covered: nobody reads or is told of a record that a power cut could
 take back. With one replica the watermark moves within the append.
 
@@ -20,7 +20,8 @@ from barnabas.core.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from barnabas.cluster.image import Partition as PartitionImage
-    from barnabas.storage.log import AppendInfo, Log, LogSlice
+    from barnabas.storage.log import AppendInfo, Log
+    from barnabas.storage.log_slice import LogSlice
 
 READ_COMMITTED = 1
 NO_EPOCH = -1
@@ -113,7 +114,7 @@ class Partition:
             watcher.data_arrived(self, 0)
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
-        """Refuse a request that is not for this broker, or comes from an older or newer view of the cluster (KIP-320)."""
+        """Refuse what is not for this broker, or comes from an older or newer view of the cluster (KIP-320)."""
         if current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.storage.log_config import LogConfig
     from barnabas.storage.manager import LogManager
 
-_log = logs.get(__name__)
+_log = logs.get_logger(__name__)
 
 
 class Replicas:

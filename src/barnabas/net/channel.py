@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _API_VERSIONS = 18
 _LENGTH = struct.Struct(">i")
+_ERROR = struct.Struct(">h")
 _SCRATCH_BYTES = 64 * 1024
 _MAX_REPLY_BYTES = 2**31 - 1
 
@@ -173,7 +174,7 @@ class Channel:
             self._fail(ChannelClosed(f"{self.address} does not speak Kafka's protocol: {error}"))
 
     def _reply(self, frame: memoryview) -> None:
-        if len(frame) < 4:
+        if len(frame) < 6:
             raise DecodeError(f"a reply of {len(frame)} bytes")
         correlation_id = _LENGTH.unpack_from(frame)[0]
         waiting = self._waiting.pop(correlation_id, None)
@@ -181,7 +182,7 @@ class Channel:
             return  # its caller was cancelled
         called, version, future = waiting
         # A broker that does not know our ApiVersions version answers in version 0 (KIP-511).
-        if called.key == _API_VERSIONS and frame[4:6] == b"\x00\x23":
+        if called.key == _API_VERSIONS and _ERROR.unpack_from(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION:
             version = 0
         _, position = decode_response_header(called.key, version, frame)
         response, _ = codec(called.response, version).decode(frame, position)

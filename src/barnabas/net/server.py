@@ -4,8 +4,8 @@ Kafka's clients expect replies in the order of their requests. Every request tak
 one that must wait (a long poll, an acknowledgement) keeps its place while later ones are already worked on.
 
 A connection is not read while it has a reply that its peer does not take, too many requests under way, or an exclusive
-request (one whose effects a pipelined request may rely on). So a peer that never reads costs one reply and what lay in the
-receive buffer. Frames too large for the shared receive buffer draw on one budget; over it, all but the oldest such
+request (one whose effects a pipelined request may rely on). So a peer that never reads costs one reply and what lay in
+the receive buffer. Frames too large for the shared receive buffer draw on one budget; over it, all but the oldest such
 connection wait.
 """
 
@@ -169,9 +169,7 @@ class Connection:
     def _busy(self) -> bool:
         slots = self._slots
         return bool(
-            self.closed
-            or self._out
-            or (slots and (slots[-1].exclusive or len(slots) >= _MAX_REQUESTS_UNDER_WAY))
+            self.closed or self._out or (slots and (slots[-1].exclusive or len(slots) >= _MAX_REQUESTS_UNDER_WAY))
         )
 
     def _work_on(self) -> None:
@@ -208,18 +206,11 @@ class Connection:
 
     def _advance(self) -> None:
         slots = self._slots
-        if self.closed:
-            return
-        while slots:
-            parts = slots[0].parts
-            if parts is None:
-                break
+        while slots and not self.closed and (parts := slots[0].parts) is not None:
             slots.popleft()
             if parts:
                 self._send(parts)
-            if self.closed:
-                return
-        if self._backlog or not self._reading:
+        if not self.closed and (self._backlog or not self._reading):
             self._work_on()
 
     def _send(self, parts: Sequence[Part]) -> None:

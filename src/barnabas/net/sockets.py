@@ -136,14 +136,19 @@ class TcpNetwork:
                 return TcpSocket(connecting)
         raise problem or OSError(f"host {host!r} has no address")
 
-    def on_readable(self, socket: TcpSocket, callback: Callable[[], None] | None) -> None:
+    def on_readable(self, socket: Socket, callback: Callable[[], None] | None) -> None:
         if callback is None:
-            self._loop.remove_reader(socket.fd)
+            self._loop.remove_reader(_fd(socket))
         else:
-            self._loop.add_reader(socket.fd, callback)
+            self._loop.add_reader(_fd(socket), callback)
 
-    def on_writable(self, socket: TcpSocket, callback: Callable[[], None] | None) -> None:
+    def on_writable(self, socket: Socket, callback: Callable[[], None] | None) -> None:
         if callback is None:
-            self._loop.remove_writer(socket.fd)
+            self._loop.remove_writer(_fd(socket))
         else:
-            self._loop.add_writer(socket.fd, callback)
+            self._loop.add_writer(_fd(socket), callback)
+
+
+def _fd(socket: Socket) -> int:
+    assert isinstance(socket, TcpSocket), "a network is asked only about sockets of its own"
+    return socket.fd

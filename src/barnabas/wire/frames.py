@@ -36,7 +36,7 @@ class FrameSplitter:
         return len(self._held) if self._held is not None else 0
 
     def writable(self) -> memoryview:
-        """Where the next bytes belong. Frames that lie in the scratch are valid until bytes are received there again."""
+        """Where the next bytes belong. Frames in the scratch are valid until bytes are received there again."""
         held = self._held
         if held is None:
             return self._scratch

@@ -57,9 +57,7 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Later
                 if context.version >= _FIRST_VERSION_BY_TOPIC_ID:
                     name = replicas.name_of(topic.topic_id)
                 partition = replicas.get(name, data.index)
-                records = data.records
-                _check_batch(records, context.version)
-                info = partition.append(records, now_ms, acks)
+                info = partition.append(_checked(data.records, context.version), now_ms, acks)
             except KafkaError as error:
                 failed = True
                 result.error_code = error.code
@@ -86,17 +84,20 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Later
     return _acknowledge_later(request, response, waiting, context)
 
 
-def _check_batch(records: memoryview | None, version: int) -> None:
+def _checked(records: memoryview | None, version: int) -> memoryview:
     """What the protocol asks of the records as a whole; the log judges the batch itself."""
     if records is None or len(records) < HEADER_SIZE:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request must carry one record batch per partition")
     if int.from_bytes(records[8:12], "big") + LOG_OVERHEAD != len(records) and records[16] == 2:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request must carry exactly one whole record batch per partition")
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, "a produce request must carry exactly one whole record batch per partition"
+        )
     attributes = records[22]
     if attributes & COMPRESSION_MASK == _ZSTD and version < _FIRST_VERSION_WITH_ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
     if attributes & TRANSACTIONAL:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker has no transaction coordinator yet")
+    return records
 
 
 def _acknowledge_later(

@@ -80,7 +80,7 @@ class _Fetch:
             self._later.complete(response)  # type: ignore[arg-type]
 
     def _read(self) -> tuple[list[tuple[Wanted, PartitionData]], int, list[Partition]]:
-        """What there is now, its size, and the partitions to wait for; none of these if an error must be told at once."""
+        """What there is now, its size, and the partitions to wait for: none if an error must be told at once."""
         broker, request = self._broker, self._request
         isolation_level = request.isolation_level
         left = min(request.max_bytes, broker.fetch_max_bytes)
@@ -129,11 +129,7 @@ class _Fetch:
 
     def _partition(self, wanted: Wanted) -> Partition:
         replicas = self._broker.replicas
-        topic: str | None = wanted.topic
-        if self._by_topic_id:
-            topic = replicas.topic_names.get(wanted.topic_id)
-            if topic is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        topic = replicas.name_of(wanted.topic_id) if self._by_topic_id else wanted.topic
         if not self._trusted:
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = replicas.get(topic, wanted.partition.partition)

@@ -1,7 +1,7 @@
 """ApiVersions 0-4: which APIs and versions are served.
 
-A version that we do not know is answered in version 0 with UNSUPPORTED_VERSION (see dispatch), so that a newer client can
-step down. Features are named only when they work: clients change their behaviour on them.
+A version that we do not know is answered in version 0 with UNSUPPORTED_VERSION (see dispatch), so that a newer client
+can step down. Features are named only when they work: clients change their behaviour on them.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
         topic.name,
         topic.num_partitions,
         topic.replication_factor,
-        {assignment.partition_index: tuple(assignment.broker_ids) for assignment in topic.assignments},
+        tuple((assignment.partition_index, tuple(assignment.broker_ids)) for assignment in topic.assignments),
         {config.name: config.value for config in topic.configs},
     )
 

@@ -1,7 +1,7 @@
 """DeleteTopics 1-6: by name, or from version 6 by id; answered when the topic can no longer be used.
 
-The directories are set aside at once and removed a little later, so that readers can finish. `delete.topic.enable=false`
-refuses all of it.
+The directories are set aside at once and removed a little later, so that readers can finish. With
+`delete.topic.enable=false` all of it is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DeleteRecords 0-2: move a partition's log start offset up, to the high watermark with -1.
 
-What lies below is never read again, also after a crash: the new start is on disk before the answer. Whole segments below
-it are deleted in the background.
+What lies below is never read again, also after a crash: the new start is on disk before the answer. Whole segments
+below it are deleted in the background.
 """
 
 from __future__ import annotations

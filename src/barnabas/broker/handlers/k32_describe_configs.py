@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
     response = DescribeConfigsResponse()
     for resource in request.resources:
-        result = DescribeConfigsResult(
-            ErrorCode.NONE, None, resource.resource_type, resource.resource_name
-        )
+        result = DescribeConfigsResult(ErrorCode.NONE, None, resource.resource_type, resource.resource_name)
         response.results.append(result)
         try:
             entries = _entries(resource, context.broker)
@@ -52,7 +50,7 @@ def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigs
                     entry.sensitive,
                     [DescribeConfigsSynonym(synonym.name, synonym.text, synonym.source) for synonym in synonyms],
                     entry.type,
-                    entry.doc if request.include_documentation else None,
+                    entry.documentation if request.include_documentation else None,
                 )
             )
     return response
@@ -69,7 +67,8 @@ def _entries(resource: DescribeConfigsResource, broker: Broker) -> list[ConfigEn
             return [e for e in broker.config.describe(keys) if e.source == ConfigSource.DYNAMIC_DEFAULT_BROKER]
         if name != str(broker.broker_id):
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"this is broker {broker.broker_id}; ask broker '{name}' for its configuration"
+                ErrorCode.INVALID_REQUEST,
+                f"this is broker {broker.broker_id}; ask broker '{name}' for its configuration",
             )
         return broker.config.describe(keys)
     raise KafkaError(

@@ -35,7 +35,9 @@ def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirs
         topics: dict[str, DescribeLogDirsTopic] = {}
         for partition in context.broker.replicas.partitions.values():
             log = partition.log
-            if log.parent_directory != directory.path or (wanted is not None and (log.topic, log.partition) not in wanted):
+            if log.parent_directory != directory.path or (
+                wanted is not None and (log.topic, log.partition) not in wanted
+            ):
                 continue
             topic = topics.setdefault(log.topic, DescribeLogDirsTopic(log.topic))
             topic.partitions.append(DescribeLogDirsPartition(log.partition, log.size_bytes))

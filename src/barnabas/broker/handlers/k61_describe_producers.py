@@ -1,4 +1,4 @@
-"""DescribeProducers 0: the producers that a partition's leader remembers, with sequence and open transaction (KIP-664)."""
+"""DescribeProducers 0: the producers that a partition remembers, with sequence and open transaction (KIP-664)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """DescribeTopicPartitions 0: topics page by page in the order of their names, with eligible leader replicas (KIP-966).
 
-A page has at most `response_partition_limit` partitions (and never over 2000); the cursor says where the next begins. No
-topics means all.
+A page has at most `response_partition_limit` partitions (and never over 2000); the cursor says where the next begins.
+No topics means all.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Describ
             break
         topic = image.topics.get(name)
         if topic is None:
-            response.topics.append(
-                DescribeTopicPartitionsResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
-            )
+            response.topics.append(DescribeTopicPartitionsResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name))
             continue
         first = start.partition_index if name == start.topic_name else 0
         page = topic.partitions[first : first + left]
