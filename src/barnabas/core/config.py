@@ -185,7 +185,7 @@ class ConfigEntry(NamedTuple):
     value: str | None
     source: ConfigSource
     type: ConfigType
-    doc: str
+    documentation: str
     read_only: bool
     sensitive: bool
     synonyms: tuple[Candidate, ...]
