@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import random
 from collections.abc import Callable
 from contextvars import Context, copy_context
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from barnabas.core.seams import File, Socket
 
-BUFFER_BYTES = (1_000, 10_000, 100_000)  # what one direction of a connection holds, by chance
+BUFFER_BYTES = (3_000, 30_000, 300_000)  # what one direction of a connection holds, by chance
 LATENCY_S = 0.001
 STALL_S = 0.3
 WAKE_UP_S = 0.000_05
@@ -107,7 +108,7 @@ class SimulatedSocket:
         self._unread += size
         rng = self._network.rng
         while rest:
-            length = len(rest) if rng.random() < 0.7 else rng.randint(1, len(rest))
+            length = len(rest) if rng.random() < 0.8 else rng.randint(1, len(rest))
             self._transmit(self.peer._deliver, bytes(rest[:length]))
             rest = rest[length:]
         return size
@@ -141,7 +142,8 @@ class SimulatedSocket:
         if self._is_lost:
             return
         loop = self._network.loop
-        self._arrival = max(self._arrival, loop.time() + self._network.draw_latency())
+        not_before = math.nextafter(self._arrival, math.inf)  # what is due at one moment may run in any order
+        self._arrival = max(not_before, loop.time() + self._network.draw_latency())
         loop.call_at(self._arrival, effect, *arguments, context=Context())
 
     def _deliver(self, segment: bytes) -> None:

@@ -76,7 +76,7 @@ class VirtualLoop(_LoopBase):
     def call_soon(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        context = context or copy_context()
+        context = copy_context() if context is None else context  # an empty one is false
         handle = asyncio.Handle(callback, args, self, context)
         process = process_of(context)
         if process is None or process.alive:
@@ -99,7 +99,7 @@ class VirtualLoop(_LoopBase):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        context = context or copy_context()
+        context = copy_context() if context is None else context  # an empty one is false
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         process = process_of(context)
         if process is None or process.alive:
@@ -124,7 +124,7 @@ class VirtualLoop(_LoopBase):
         context: Context | None = None,
         **_: Any,
     ) -> asyncio.Task[T]:
-        context = context or copy_context()
+        context = copy_context() if context is None else context  # an empty one is false
         serial = next(self._serial)
         assert isinstance(coro, Coroutine)
         task = _Task(serial, coro, self, str(name or f"task-{serial}"), context)

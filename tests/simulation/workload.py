@@ -98,7 +98,7 @@ class Producer:
         self._history = history
         self._acks = rng.choice((1, -1))
         self._version = rng.choice(PRODUCE_VERSIONS)
-        self._max_value_bytes = rng.choice((20, 200, 3_000))
+        self._max_value_bytes = rng.choice((20, 200, 2_000))
         self._count = 0
         self._producer_id = NO_PRODUCER_ID
         self._producer_epoch = NO_PRODUCER_EPOCH
@@ -111,7 +111,7 @@ class Producer:
         while self._unacknowledged or not should_stop():
             if not should_stop():
                 self._add_batches()
-                await asyncio.sleep(self._rng.random() * 0.2)
+                await asyncio.sleep(self._rng.random() * 0.3)
             await self._send()
 
     async def _begin(self) -> None:
@@ -219,7 +219,7 @@ class Consumer:
                 continue
             for partition, data in _partitions_of(response):
                 self._take(partition, data, boot)
-            await asyncio.sleep(self._rng.random() * 0.1)
+            await asyncio.sleep(self._rng.random() * 0.3)
 
     def _request(self) -> FetchRequest:
         return fetch_request(self._positions, self._max_bytes, self._rng.randint(0, MAX_WAIT_MS))
