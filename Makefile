@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
-DECLARED := $(wildcard pyproject.toml setup.py)
-CODEC  := $(wildcard src/barnabas/records/codec.py)
+DECLARED := pyproject.toml setup.py
+CODEC  := src/barnabas/records/codec.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check fmt bench peers clean
@@ -14,7 +14,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
 	@echo "  ARGS passes on: make run ARGS='--port 9093', make test ARGS='-k kcat', make bench ARGS=--quick"
 
-setup: $(VENV)/.dev ## Make .venv with everything that tests, checks and benchmarks need
+setup: $(VENV)/.dev $(VENV)/.codec ## Make .venv with everything that tests, checks and benchmarks need
 
 run: $(VENV)/.base ## Run a broker on 127.0.0.1:9092 (sets up only what the broker needs)
 	@exec $(BIN)/barnabas up $(ARGS)
@@ -57,7 +57,13 @@ $(VENV)/.base: $(DECLARED) | $(BIN)/python
 	@touch $@
 
 # Development demands the compiled codec, and builds it again when its source changes.
-$(VENV)/.dev: $(DECLARED) $(CODEC) | $(BIN)/python
-	@echo "installing barnabas with what its tests need, and compiling the codec"
+$(VENV)/.dev: $(DECLARED) | $(BIN)/python
+	@echo "installing barnabas and what its tests need"
 	@BARNABAS_REQUIRE_COMPILED=1 $(PIP) install --editable . --group dev
-	@touch $(VENV)/.base $@
+	@touch $(VENV)/.base $(VENV)/.codec $@
+
+$(VENV)/.codec: $(CODEC) | $(VENV)/.dev
+	@echo "compiling the record codec"
+	@BARNABAS_REQUIRE_COMPILED=1 $(PIP) install --editable . --no-deps
+	@$(BIN)/python -c 'import sys; from barnabas.records import engine; sys.exit(not engine.COMPILED and engine.REASON)'
+	@touch $@

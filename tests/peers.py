@@ -111,6 +111,7 @@ class Server:
 
     def __init__(self, command: Sequence[str], stdout: Path, log: Path, environment: Mapping[str, str] | None = None):
         self.log = log
+        self.spawned_at = time.monotonic()
         with stdout.open("ab") as out, log.open("ab") as err:
             self.process = subprocess.Popen(
                 command,
@@ -179,11 +180,13 @@ class KafkaServer(Server):
         self.address = f"{HOST}:{port or free_port()}"
         self.data_dir = directory / "data"
         properties = directory / "server.properties"
+        format_started = time.monotonic()
         if not properties.exists():
             directory.mkdir(parents=True, exist_ok=True)
             self._format(properties, settings or {})
         else:
             self.address = re.findall(r"^listeners=PLAINTEXT://([^,]+),", properties.read_text(), re.MULTILINE)[0]
+        self.format_seconds = time.monotonic() - format_started
         log = directory / "kafka.log"
         super().__init__(kafka_command("kafka.Kafka", str(properties), jvm=jvm), log, log)
         self.wait_until(lambda: answers_metadata(self.address), timeout=60)
@@ -261,4 +264,4 @@ def eventually(question: Callable[[], T], expected: T, timeout: float = 10) -> N
 
 def barnabas_command(*arguments: str) -> list[str]:
     """The command line of `barnabas` in the interpreter that runs the tests."""
-    return [sys.executable, "-c", "from barnabas.cli.main import main; main()", *arguments]
+    return [sys.executable, "-m", "barnabas.cli", *arguments]

@@ -1,0 +1,197 @@
+"""The loads that a broker is put under, each in a process of its own so that client and broker do not share a loop.
+
+`run` starts one and gives what it measured: a dictionary of numbers. Clients are set up so that the broker is the limit
+as far as two cores allow: large batches, deep queues, and lists instead of single messages.
+"""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.records.builder import BatchBuilder
+from barnabas.wire.compiler import codec
+from barnabas.wire.headers import encode_request_header
+from barnabas.wire.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+ROOT = Path(__file__).resolve().parent.parent
+PRODUCE_KEY, PRODUCE_VERSION = 0, 8
+CORRELATION_ID = 1
+ANSWER_BODY = 8  # after the length and the correlation id
+LIST_SIZE = 1_000
+
+
+def run(load: str, timeout: float, **arguments: str | int | float) -> dict[str, float]:
+    """Run one of the loads below in a new process, for at most `timeout` seconds."""
+    command = [sys.executable, "-m", "benchmarks.loads", load, json.dumps(arguments)]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=timeout, check=True)
+    measured: dict[str, float] = json.loads(done.stdout)
+    return measured
+
+
+def create_topic(address: str, topic: str, partitions: int = 1) -> None:
+    """Create a topic and wait until it has leaders."""
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(20)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        found = admin.list_topics(timeout=20).topics.get(topic)
+        if found and all(partition.leader >= 0 for partition in found.partitions.values()):
+            return
+        time.sleep(0.02)
+    raise TimeoutError(f"topic {topic!r} has no leaders after 20 s")
+
+
+def produce(address: str, topic: str, count: int, value_bytes: int) -> dict[str, float]:
+    """Produce with acks=all through librdkafka; the clock stops when the last record is acknowledged."""
+    failures: list[str] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": address,
+            "acks": "all",
+            "linger.ms": 5,
+            "batch.size": 1_000_000,
+            "batch.num.messages": 100_000,
+            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.kbytes": 1 << 20,
+            "delivery.report.only.error": True,
+            "on_delivery": lambda error, _: failures.append(str(error)),
+            "error_cb": lambda error: failures.append(str(error)),
+        }
+    )
+    producer.list_topics(topic, timeout=20)
+    messages = [{"value": b"x" * value_bytes}] * LIST_SIZE
+    most_queued = min(400_000, 200_000_000 // value_bytes)
+    started = time.perf_counter()
+    for _ in range(count // LIST_SIZE):
+        while len(producer) > most_queued:
+            producer.poll(0.002)
+        if producer.produce_batch(topic, messages, 0) != LIST_SIZE:
+            raise RuntimeError(f"librdkafka refused records: {messages[0]}")
+    left = producer.flush(120)
+    elapsed = time.perf_counter() - started
+    if left or failures:
+        raise RuntimeError(f"{left} records were not acknowledged; {failures[:3]}")
+    return _rate(count // LIST_SIZE * LIST_SIZE, value_bytes, elapsed)
+
+
+def consume(address: str, topic: str, count: int, value_bytes: int) -> dict[str, float]:
+    """Read a partition from its beginning through librdkafka, in lists."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "queued.min.messages": 1_000_000,
+            "queued.max.messages.kbytes": 1 << 20,
+            "fetch.queue.backoff.ms": 5,
+        }
+    )
+    consumer.list_topics(topic, timeout=20)
+    started = time.perf_counter()
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    received = 0
+    while received < count:
+        messages = consumer.consume(min(10_000, count - received), 10)
+        if not messages or messages[0].error():
+            raise RuntimeError(f"only {received} of {count} records came: {messages[:1]}")
+        received += len(messages)
+    elapsed = time.perf_counter() - started
+    consumer.close()
+    return _rate(count, value_bytes, elapsed)
+
+
+def requests(address: str, topic: str, connections: int, seconds: float, value_bytes: int) -> dict[str, float]:
+    """Produce requests of one record, acks=all, one in flight on each connection, each to a partition of its own."""
+    host, port = address.rsplit(":", 1)
+    selector = selectors.DefaultSelector()
+    streams = []
+    for partition in range(connections):
+        stream = socket.create_connection((host, int(port)), 10)
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        request = _produce_request(topic, partition, value_bytes)
+        stream.sendall(request)
+        answer = _answer(stream)
+        _check(answer)
+        stream.setblocking(False)
+        selector.register(stream, selectors.EVENT_READ, (stream, request, len(answer), [time.perf_counter()]))
+        streams.append(stream)
+
+    # The answers differ in their base offsets alone, so that the error code of each is found without decoding it.
+    error_code = ANSWER_BODY + 4 + 2 + len(topic) + 4 + 4
+    latencies: list[float] = []
+    clock, select, record = time.perf_counter, selector.select, latencies.append
+    for stream in streams:
+        _, request, _, sent = selector.get_key(stream).data
+        sent[0] = clock()
+        stream.send(request)
+    started = now = clock()
+    while now - started < seconds:
+        for key, _ in select(10):
+            stream, request, size, sent = key.data
+            answer = stream.recv(4096)
+            now = clock()
+            if len(answer) != size or answer[error_code : error_code + 2] != b"\0\0":
+                raise RuntimeError(f"the broker answered with an error, or in pieces: {answer.hex()}")
+            record(now - sent[0])
+            sent[0] = now
+            stream.send(request)
+    for stream in streams:
+        stream.close()
+    latencies.sort()
+    return {
+        "requests_per_s": len(latencies) / (now - started),
+        "p50_ms": latencies[len(latencies) // 2] * 1e3,
+        "p99_ms": latencies[len(latencies) * 99 // 100] * 1e3,
+    }
+
+
+def _produce_request(topic: str, partition: int, value_bytes: int) -> bytes:
+    batch = BatchBuilder()
+    batch.append(None, b"x" * value_bytes, timestamp_ms=int(time.time() * 1000))
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(partition, batch.build())])
+    message = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data])
+    body = b"".join(codec(ProduceRequest, PRODUCE_VERSION).encode(message))
+    request = encode_request_header(PRODUCE_KEY, PRODUCE_VERSION, CORRELATION_ID, "bench") + body
+    return len(request).to_bytes(4, "big") + request
+
+
+def _answer(stream: socket.socket) -> bytes:
+    answer = b""
+    while len(answer) < 4 or len(answer) < 4 + int.from_bytes(answer[:4], "big"):
+        chunk = stream.recv(4096)
+        if not chunk:
+            raise ConnectionError("the broker closed the connection")
+        answer += chunk
+    return answer
+
+
+def _check(answer: bytes) -> None:
+    response, _ = codec(ProduceResponse, PRODUCE_VERSION).decode(memoryview(answer), ANSWER_BODY)
+    error_code = response.responses[0].partition_responses[0].error_code
+    if error_code:
+        raise RuntimeError(f"the broker refused a record with error code {error_code}")
+
+
+def _rate(count: int, value_bytes: int, elapsed: float) -> dict[str, float]:
+    return {"records_per_s": count / elapsed, "mb_per_s": count * value_bytes / elapsed / 1e6, "seconds": elapsed}
+
+
+LOADS: dict[str, Callable[..., dict[str, float]]] = {"produce": produce, "consume": consume, "requests": requests}
+
+if __name__ == "__main__":
+    print(json.dumps(LOADS[sys.argv[1]](**json.loads(sys.argv[2]))))

@@ -1,0 +1,152 @@
+"""What is measured, what it has to reach, and how it is told: on the terminal and in a JSON file.
+
+Two brokers are measured in turn in every round. A ratio is Barnabas's figure over Kafka's in the same round, and the
+one that counts is the median over the rounds: a machine that slows down for a while spoils one round, not the verdict.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+BARNABAS, KAFKA = "Barnabas", "Apache Kafka"
+
+Round = Mapping[str, Mapping[str, float]]
+"""For each broker, its figures by the names below."""
+
+
+class Figure(NamedTuple):
+    """One line of the table. The goal is a ratio: a floor where more is better, a ceiling where less is."""
+
+    name: str
+    title: str
+    unit: str
+    more_is_better: bool
+    goal: float | None
+
+
+FIGURES = (
+    Figure("produce_1k", "produce 1 KB, acks=all", "MB/s", True, 2.0),
+    Figure("consume_1k", "consume 1 KB", "MB/s", True, 1.5),
+    Figure("produce_100b", "produce 100 B, acks=all", "records/s", True, 1.0),
+    Figure("requests", "one-record requests, 16 connections", "1/s", True, 1.5),
+    Figure("requests_p50", "  their latency, p50", "ms", False, None),
+    Figure("requests_p99", "  their latency, p99", "ms", False, 0.7),
+    Figure("cpu", "broker CPU to take in and give out 1 KB records", "s/GB", False, 0.5),
+    Figure("start", "start to first answered Metadata request", "s", False, 0.2),
+    Figure("memory_idle", "resident memory, idle", "MB", False, 0.2),
+    Figure("memory_loaded", "resident memory, after the load", "MB", False, 0.2),
+)
+
+
+class Line(NamedTuple):
+    """A figure's medians, the median of its ratios, and whether that reaches the goal."""
+
+    figure: Figure
+    barnabas: float
+    kafka: float
+    ratio: float
+
+    @property
+    def verdict(self) -> str:
+        goal = self.figure.goal
+        if goal is None:
+            return ""
+        return "ok" if (self.ratio >= goal if self.figure.more_is_better else self.ratio <= goal) else "short"
+
+
+def lines(rounds: Sequence[Round]) -> list[Line]:
+    return [
+        Line(
+            figure,
+            median(figures[BARNABAS][figure.name] for figures in rounds),
+            median(figures[KAFKA][figure.name] for figures in rounds),
+            median(figures[BARNABAS][figure.name] / figures[KAFKA][figure.name] for figures in rounds),
+        )
+        for figure in FIGURES
+    ]
+
+
+def show(rounds: Sequence[Round], machine: Mapping[str, str]) -> None:
+    table = Table(title=f"Barnabas and Apache Kafka, median of {len(rounds)} rounds", title_justify="left")
+    table.add_column("work")
+    for heading in (BARNABAS, KAFKA, "unit", "ratio", "goal", ""):
+        table.add_column(heading, justify="left" if heading == "unit" else "right")
+    for line in lines(rounds):
+        figure = line.figure
+        goal = "" if figure.goal is None else f"{'>=' if figure.more_is_better else '<='} {figure.goal:g}x"
+        table.add_row(
+            figure.title,
+            _number(line.barnabas),
+            _number(line.kafka),
+            figure.unit,
+            f"{line.ratio:.2f}x",
+            goal,
+            line.verdict,
+        )
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    console.print(table)
+    console.print(
+        f"Kafka also takes {median(figures[KAFKA]['format'] for figures in rounds):.1f} s to format its storage once."
+    )
+    console.print(", ".join(f"{name} {value}" for name, value in machine.items()), highlight=False)
+
+
+def save(rounds: Sequence[Round], machine: Mapping[str, str], directory: Path) -> Path:
+    directory.mkdir(exist_ok=True)
+    now = datetime.now(UTC)
+    path = directory / f"broker-{now:%Y%m%dT%H%M%S}.json"
+    summary = {
+        line.figure.name: {
+            "unit": line.figure.unit,
+            "barnabas": line.barnabas,
+            "kafka": line.kafka,
+            "ratio": line.ratio,
+            "goal": line.figure.goal,
+            "verdict": line.verdict,
+        }
+        for line in lines(rounds)
+    }
+    content = {"time": now.isoformat(), "machine": machine, "summary": summary, "rounds": rounds}
+    path.write_text(json.dumps(content, indent=2) + "\n")
+    return path
+
+
+def machine() -> dict[str, str]:
+    """What the figures depend on."""
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr.splitlines()[0]
+    return {
+        "cpu": f"{_cpu_model()} ({os.cpu_count()} cores)",
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GB",
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "java": java,
+        "load before": f"{os.getloadavg()[0]:.1f}",
+    }
+
+
+def _cpu_model() -> str:
+    """The processor's name, which Python itself does not know on Linux."""
+    if sys.platform == "linux":
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    if sys.platform == "darwin":
+        return subprocess.check_output(["sysctl", "-n", "machdep.cpu.brand_string"], text=True).strip()
+    return platform.processor() or platform.machine()
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
