@@ -130,10 +130,14 @@ class BrokerConfig:
         return warning
 
     def set_dynamic(self, this_broker: Mapping[str, str], all_brokers: Mapping[str, str]) -> frozenset[str]:
-        """Replace both dynamic layers; the names of the keys whose value is now another one."""
-        before = self._values
+        """Replace both dynamic layers, or neither; the names of the keys whose value is now another one."""
+        before, layers = self._values, (self._dynamic, self._dynamic_default)
         self._dynamic, self._dynamic_default = dict(this_broker), dict(all_brokers)
-        self._values = self._resolve()
+        try:
+            self._values = self._resolve()
+        except ConfigError:
+            self._dynamic, self._dynamic_default = layers
+            raise
         return frozenset(name for name, value in self._values.items() if value != before[name])
 
     def origin(self, name: str) -> str | None:

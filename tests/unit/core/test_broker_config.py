@@ -144,6 +144,15 @@ def test_dynamic_values_lie_above_static_ones_and_go_away_again() -> None:
     assert (config["log.retention.ms"], config["max.connections"]) == (3_600_000, 10)
 
 
+def test_a_dynamic_value_that_cannot_be_read_changes_nothing() -> None:
+    config = BrokerConfig({})
+    config.set_dynamic({"max.connections": "5"}, {})
+    with pytest.raises(ConfigError):
+        config.set_dynamic({"max.connections": "6"}, {"log.retention.ms": "soon"})
+    assert config["max.connections"] == 5
+    assert entry(config, "max.connections").value == "5"
+
+
 def test_only_keys_that_can_change_while_a_broker_runs_may_be_set_then() -> None:
     config = BrokerConfig({})
     assert config.check_dynamic("log.retention.ms", "5", for_all_brokers=True) is None
