@@ -17,7 +17,7 @@ from crc32c import crc32c
 
 from barnabas.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, CorruptBatch, check_batch, read_header
 from barnabas.records.compression import Compression
-from barnabas.records.reader import read_records
+from barnabas.records.reader import records_of
 
 Row = dict[str, Any]
 
@@ -103,7 +103,7 @@ def _batch_row(header: BatchHeader, position: int, problem: str | None) -> Row:
 def _records(batch: memoryview, header: BatchHeader) -> Iterator[Row]:
     with batch:
         try:
-            found = read_records(batch, header)
+            found = records_of(batch)
         except CorruptBatch as error:
             yield {"offset": header.base_offset, "problem": str(error)}
             return
@@ -196,8 +196,11 @@ def _checkpoint(columns: tuple[str, ...]) -> Callable[[Path, int, bool], Iterato
 
 
 def _entries(path: Path, entry: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Whole entries, without the room of zeros that Kafka keeps at the end of an index that it writes to."""
     data = path.read_bytes()
-    return enumerate(entry.iter_unpack(data[: len(data) - len(data) % entry.size]))
+    used = -(-len(data.rstrip(b"\0")) // entry.size) * entry.size
+    whole = len(data) - len(data) % entry.size
+    return enumerate(entry.iter_unpack(data[: min(used, whole)]))
 
 
 def _torn(path: Path, entry: struct.Struct) -> Iterator[Row]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from barnabas.cli.dump import dump_file
 from barnabas.cli.options import OutputOption
-from barnabas.cli.output import Output, fail, show_stream
+from barnabas.cli.output import Output, RowPrinter, fail
 
 app = typer.Typer(help="Look into the files of a data directory.", rich_markup_mode=None, no_args_is_help=True)
+
+
+_ROWS_AT_A_TIME = 500
 
 
 @app.callback()
@@ -33,18 +36,16 @@ def dump(
     barnabas log dump --records data/orders-0/00000000000000000000.log
     """
     problems = 0
-
-    def counted(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        nonlocal problems
-        for row in rows:
-            problems += row["problem"] is not None
-            yield row
-
     for file in files:
         try:
             rows = dump_file(file, records=records)
         except ValueError as error:
             fail(str(error))
-        show_stream(counted(rows), output)
+        if len(files) > 1 and output is Output.TABLE:
+            print(f"{file}:")
+        printer = RowPrinter(output)
+        while chunk := list(islice(rows, _ROWS_AT_A_TIME)):
+            printer.print(chunk)
+            problems += sum(row["problem"] is not None for row in chunk)
     if problems:
         fail(f"{problems} damaged {'entry' if problems == 1 else 'entries'}; see the problem column")

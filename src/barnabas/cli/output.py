@@ -61,24 +61,58 @@ def to_yaml(value: object) -> str:
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
 
 
-def format_table(rows: Sequence[Mapping[str, object]], *, bold: bool | None = None) -> str:
-    """Rows under headings made of their keys, numbers to the right; nothing at all for no rows."""
-    if not rows:
-        return "(none)"
-    columns = list(rows[0])
-    cells = [[_cell(row[column]) for column in columns] for row in rows]
-    titles = [column.replace("_", " ").upper() for column in columns]
-    widths = [max(map(len, column)) for column in zip(titles, *cells)]
-    is_number = [all(isinstance(row[column], int | float | None) for row in rows) for column in columns]
+def format_table(rows: Sequence[Mapping[str, object]]) -> str:
+    """Rows under headings made of their keys; `(none)` for no rows."""
+    return Table(rows).format(rows) if rows else "(none)"
 
-    def line(texts: Sequence[str]) -> str:
-        aligned = [text.rjust(w) if right else text.ljust(w) for text, w, right in zip(texts, widths, is_number)]
-        return "  ".join(aligned).rstrip()
 
-    heading = line(titles)
-    if bold if bold is not None else has_colours(sys.stdout):
-        heading = f"\x1b[1m{heading}\x1b[0m"
-    return "\n".join([heading, *map(line, cells)])
+class Table:
+    """Columns that are as wide as the rows which it was made from, numbers to the right; headings come once."""
+
+    def __init__(self, rows: Sequence[Mapping[str, object]]) -> None:
+        self._columns = list(dict.fromkeys(column for row in rows for column in row))
+        self._titles = [column.replace("_", " ").upper() for column in self._columns]
+        cells = [self._cells(row) for row in rows]
+        self._widths = [max(map(len, column)) for column in zip(self._titles, *cells)]
+        self._is_number = [
+            all(isinstance(row.get(column), int | float | None) for row in rows) for column in self._columns
+        ]
+        self._is_begun = False
+
+    def format(self, rows: Sequence[Mapping[str, object]]) -> str:
+        lines = [self._line(self._cells(row)) for row in rows]
+        if not self._is_begun:
+            self._is_begun = True
+            heading = self._line(self._titles)
+            lines.insert(0, f"\x1b[1m{heading}\x1b[0m" if has_colours(sys.stdout) else heading)
+        return "\n".join(lines)
+
+    def _cells(self, row: Mapping[str, object]) -> list[str]:
+        return [_cell(row.get(column)) for column in self._columns]
+
+    def _line(self, texts: Sequence[str]) -> str:
+        padded = zip(texts, self._widths, self._is_number)
+        return "  ".join(text.rjust(width) if right else text.ljust(width) for text, width, right in padded).rstrip()
+
+
+class RowPrinter:
+    """Rows that come bit by bit: a table whose columns the first ones shape, JSON by lines, YAML by documents."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._table: Table | None = None
+
+    def print(self, rows: Sequence[Mapping[str, object]]) -> None:
+        if not rows:
+            return
+        values = [plain(row) for row in rows]
+        if self._output is Output.TABLE:
+            self._table = self._table or Table(values)
+            print(self._table.format(values), flush=True)
+        elif self._output is Output.JSON:
+            print("\n".join(json.dumps(value, ensure_ascii=False) for value in values), flush=True)
+        else:
+            print("".join(f"---\n{to_yaml(value)}" for value in values), end="", flush=True)
 
 
 def _cell(value: object) -> str:

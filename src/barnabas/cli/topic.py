@@ -8,7 +8,7 @@ import typer
 
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, OutputOption, parse_settings
 from barnabas.cli.output import Output, format_table, show, show_rows
-from barnabas.cli.session import parse_place, run
+from barnabas.cli.session import choose_partitions, parse_place, run
 from barnabas.client.admin import configs, records, topics
 from barnabas.client.client import Client
 from barnabas.client.list_offsets import resolve_offsets
@@ -195,9 +195,7 @@ def trim(
 
     async def work(client: Client) -> dict[TopicPartition, int]:
         place = parse_place(before, client.clock.now_ms(), "--before")
-        topic = await topics.describe_topic(client, name)
-        chosen = partition if partition else range(len(topic.partitions))
-        partitions = [TopicPartition(name, index) for index in chosen]
+        partitions = choose_partitions(await topics.describe_topic(client, name), partition)
         return await records.delete_records(client, await resolve_offsets(client, partitions, place))
 
     trimmed = sorted(run(bootstrap, work).items())

@@ -77,6 +77,10 @@ class Delivery:
         self._delta = delta
         self._timestamp_ms = timestamp_ms
 
+    @property
+    def partition(self) -> TopicPartition:
+        return self._batch.partition
+
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         appended = yield from asyncio.shield(self._batch.done).__await__()
         topic, partition = self._batch.partition
