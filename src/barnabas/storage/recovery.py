@@ -1,0 +1,242 @@
+"""Opening a partition's directory, and making it whole again after a crash.
+
+After a clean stop nothing is scanned: the end of the log is read from the last batches, the rest when it is needed.
+
+After an unclean one, the segments from the recovery point on, and any whose index files are missing, are read through:
+every batch is checked to its CRC, indexes, leader epochs and producer state are built anew, and at the first batch
+that is torn or damaged the log is cut. What was below the recovery point was synced, and is not in doubt.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from barnabas.core.seams import Disk, File
+from barnabas.records.batch import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
+from barnabas.storage import leader_epochs as epochs_file
+from barnabas.storage.leader_epochs import LeaderEpochs
+from barnabas.storage.log import DELETED_SUFFIX, Log
+from barnabas.storage.log_config import LogConfig
+from barnabas.storage.producer_state import SNAPSHOT_SUFFIX
+from barnabas.storage.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment, base_name
+from barnabas.storage.segments import Segments
+from barnabas.storage.snapshots import Snapshots
+
+_REMAINS = (DELETED_SUFFIX, ".tmp", ".cleaned")  # what a crash may leave of work that was not finished
+_CHUNK_BYTES = 1024 * 1024
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """What is known of a log from outside its directory: the checkpoints, and how the broker stopped."""
+
+    is_clean: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    high_watermark: int = 0
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What opening a log took."""
+
+    scanned_segments: int = 0
+    scanned_bytes: int = 0
+    dropped_bytes: int = 0
+    dropped_segments: int = 0
+
+
+def create_log(
+    disk: Disk,
+    directory: str,
+    topic: str,
+    partition: int,
+    topic_id: bytes,
+    config: LogConfig,
+    rng: random.Random,
+    now_ms: int,
+) -> Log:
+    """A new, empty log in a directory that is empty."""
+    segments = Segments([Segment.create(disk, directory, 0, now_ms)])
+    snapshots = Snapshots(disk, directory, set())
+    return Log(disk, directory, topic, partition, topic_id, config, segments, snapshots, LeaderEpochs(), rng)
+
+
+def open_log(
+    disk: Disk,
+    directory: str,
+    topic: str,
+    partition: int,
+    topic_id: bytes,
+    config: LogConfig,
+    rng: random.Random,
+    now_ms: int,
+    state: LogState,
+) -> tuple[Log, Recovery]:
+    """The log in `directory`, ready for use, and what was done to make it so. Blocks while it scans."""
+    names = _tidy(disk, directory)
+    base_offsets = [int(name[: -len(LOG_SUFFIX)]) for name in names if name.endswith(LOG_SUFFIX)]
+    found = [
+        Segment(disk, directory, offset, now_ms, disk.size(f"{directory}/{base_name(offset)}{LOG_SUFFIX}"))
+        for offset in base_offsets
+    ]
+    segments = Segments(found or [Segment.create(disk, directory, state.log_start_offset, now_ms)])
+    snapshots = Snapshots(disk, directory, {int(name[:20]) for name in names if name.endswith(SNAPSHOT_SUFFIX)})
+    epochs = _read_epochs(disk, directory) if epochs_file.FILE_NAME in names else LeaderEpochs()
+    log = Log(disk, directory, topic, partition, topic_id, config, segments, snapshots, epochs, rng)
+    log.log_start_offset = max(state.log_start_offset, segments.first.base_offset)
+    recovery = Recovery()
+    doubtful = _doubtful_segments(segments, set(names), state)
+    if doubtful:
+        recovery = _rebuild(log, snapshots, doubtful, state.recovery_point)
+    else:
+        log.log_end_offset = segments.active.read_next_offset()
+    if log.log_end_offset < log.log_start_offset:
+        log.truncate_fully_and_start_at(log.log_start_offset)
+    snapshots.truncate_to(log.log_end_offset)
+    snapshots.remove_strays({segment.base_offset for segment in segments})
+    log.leader_epochs.truncate_from_end(log.log_end_offset)
+    log.leader_epochs.truncate_from_start(log.log_start_offset)
+    if not doubtful:
+        log.rebuild_producers()
+        log.flushed_offset = log.log_end_offset
+    log.set_high_watermark(min(max(state.high_watermark, log.log_start_offset), log.log_end_offset))
+    if doubtful:
+        job = log.prepare_flush()
+        job.run(disk)
+        log.complete_flush(job)
+    else:
+        segments.active.cool()
+    return log, recovery
+
+
+def _tidy(disk: Disk, directory: str) -> list[str]:
+    """The names in the directory, after the removal of what was being written or deleted in a crash."""
+    names = disk.list_dir(directory)
+    remains = [name for name in names if name.endswith(_REMAINS)]
+    for name in remains:
+        disk.remove(f"{directory}/{name}")
+    return [name for name in names if name not in remains] if remains else names
+
+
+def _read_epochs(disk: Disk, directory: str) -> LeaderEpochs:
+    path = f"{directory}/{epochs_file.FILE_NAME}"
+    try:
+        return LeaderEpochs.decode(disk.read_bytes(path))
+    except ValueError as error:
+        _logger.warning("%s is damaged (%s); leader epochs are taken from the log as far as it is scanned", path, error)
+        return LeaderEpochs()
+
+
+def _doubtful_segments(segments: Segments, names: set[str], state: LogState) -> list[Segment]:
+    """The segments from the first one that has to be scanned; an empty one needs no indexes."""
+    recovery_point = None if state.is_clean else state.recovery_point
+    certain = 0
+    for segment in segments:
+        name = base_name(segment.base_offset)
+        following = segments.after(segment)
+        end_offset = following.base_offset if following else None
+        synced = recovery_point is None or (end_offset is not None and end_offset <= recovery_point)
+        indexed = name + OFFSET_INDEX_SUFFIX in names and name + TIME_INDEX_SUFFIX in names
+        if not synced or (segment.size and not indexed):
+            break
+        certain += 1
+    return list(segments)[certain:]
+
+
+def _rebuild(log: Log, snapshots: Snapshots, doubtful: list[Segment], recovery_point: int) -> Recovery:
+    """Scan the doubtful segments in their order; cut the log where it stops making sense."""
+    recovery = Recovery()
+    start = doubtful[0].base_offset
+    snapshots.truncate_to(start)
+    log.leader_epochs.truncate_from_end(start)
+    log.log_end_offset = log.flushed_offset = start
+    log.rebuild_producers()
+    for number, segment in enumerate(doubtful):
+        if number:
+            # Unsynced, the end of the segment before may be missing without a trace; only compaction leaves such gaps.
+            is_lost = segment.base_offset > recovery_point and not log.config.is_compacted
+            if segment.base_offset < log.log_end_offset or (is_lost and segment.base_offset > log.log_end_offset):
+                _drop(log, doubtful[number:], recovery)
+                break
+            snapshots.take(segment.base_offset, log.producers)
+        recovery.scanned_segments += 1
+        recovery.scanned_bytes += segment.size
+        excess = _scan(log, segment)
+        if excess:
+            recovery.dropped_bytes += excess
+            segment.file.truncate(segment.size)
+            _drop(log, doubtful[number + 1 :], recovery)
+            break
+        if segment is not log.segments.active:
+            segment.seal()
+    if recovery.dropped_bytes:
+        _logger.warning(
+            "%s-%d: after an unclean stop %d bytes were torn or damaged and are dropped, %d segments among them; "
+            "the log now ends at offset %d",
+            log.topic, log.partition, recovery.dropped_bytes, recovery.dropped_segments, log.log_end_offset,
+        )  # fmt: skip
+    return recovery
+
+
+def _drop(log: Log, segments: list[Segment], recovery: Recovery) -> None:
+    log.segments.remove(segments)
+    for segment in segments:
+        recovery.dropped_segments += 1
+        recovery.dropped_bytes += segment.size
+        for path in segment.paths():
+            log.disk.remove(path)
+
+
+def _scan(log: Log, segment: Segment) -> int:
+    """Rebuild what is derived from one segment; the number of bytes at its end that are not whole, valid batches."""
+    file_size = segment.size
+    segment.size = 0
+    segment.forget_indexes()
+    segment.index_interval_bytes = log.config.index_interval_bytes
+    for position, header in _valid_batches(segment.file, file_size, max(segment.base_offset, log.log_end_offset)):
+        segment.add_batch(position, header.size, header.last_offset, header.max_timestamp)
+        log.replay(header, segment, position)
+        log.log_end_offset = header.next_offset
+    return file_size - segment.size
+
+
+def _valid_batches(file: File, size: int, least_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of the batches, up to the first that is not whole, not in order or not what its CRC says."""
+    position, chunk_start, chunk = 0, 0, memoryview(b"")
+    while size - position >= HEADER_SIZE:
+        start = position - chunk_start
+        if start + HEADER_SIZE > len(chunk):
+            chunk_start, start, chunk = position, 0, memoryview(file.read(position, _CHUNK_BYTES))
+        header = BatchHeader._make(HEADER.unpack_from(chunk, start))
+        if (
+            header.magic != MAGIC
+            or header.batch_length < HEADER_SIZE - LOG_OVERHEAD
+            or header.size > size - position
+            or header.base_offset < least_offset
+            or header.last_offset_delta < 0
+        ):
+            return
+        if start + header.size <= len(chunk):
+            crc = crc32c(chunk[start + CRC_START : start + header.size])
+        else:
+            crc = _crc_of(file, position + CRC_START, position + header.size)
+        if crc != header.crc:
+            return
+        yield position, header
+        least_offset = header.next_offset
+        position += header.size
+
+
+def _crc_of(file: File, start: int, end: int) -> int:
+    crc = 0
+    for position in range(start, end, _CHUNK_BYTES):
+        crc = crc32c(file.read(position, min(_CHUNK_BYTES, end - position)), crc)
+    return crc

@@ -1,0 +1,112 @@
+"""What a leader asks of a batch before it appends it.
+
+The append itself makes one combined test of the header, because it runs for every batch; only when that test fails
+does `refusal` find out why, in the order in which Kafka looks. The records are opened only where the topic demands it:
+another codec than the producer's, or keys for compaction.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.records.batch import (
+    COMPRESSION_MASK,
+    CONTROL,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    CorruptBatch,
+    crc_of,
+    read_header,
+)
+from barnabas.records.compression import BY_NAME, Compression
+from barnabas.records.reader import check_records, recompress
+from barnabas.storage.log_config import LogConfig
+
+LAST_COMPRESSION = max(Compression)
+_CODECS = {**BY_NAME, "producer": None, "uncompressed": Compression.NONE}
+
+
+def refusal(records: memoryview, config: LogConfig) -> KafkaError:
+    """Why a batch that failed the combined test is not taken."""
+    if len(records) < HEADER_SIZE:
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{len(records)} bytes are too few for a record batch")
+    header = read_header(records)
+    code, message = _reason(records, header, config)
+    return KafkaError(code, message)
+
+
+def _reason(records: memoryview, header: BatchHeader, config: LogConfig) -> tuple[ErrorCode, str]:
+    if header.magic != MAGIC:
+        return ErrorCode.INVALID_RECORD, f"the batch has magic {header.magic}; only {MAGIC} is taken"
+    if header.batch_length < HEADER_SIZE - LOG_OVERHEAD or header.size > len(records):
+        return ErrorCode.CORRUPT_MESSAGE, f"the batch says {header.size} bytes; {len(records)} came"
+    if header.size < len(records):
+        return ErrorCode.INVALID_RECORD, "more than one batch came for a partition; send one"
+    if header.base_offset != 0:
+        return ErrorCode.INVALID_RECORD, f"the batch has base offset {header.base_offset}; a producer's must be 0"
+    if header.size > config.max_message_bytes:
+        return (
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {header.size} bytes; max.message.bytes is {config.max_message_bytes}",
+        )
+    if crc_of(records) != header.crc:
+        return ErrorCode.CORRUPT_MESSAGE, "the batch has a wrong CRC"
+    if header.attributes & CONTROL:
+        return ErrorCode.INVALID_RECORD, "clients may not write control batches"
+    if header.compression > LAST_COMPRESSION:
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"the batch has compression codec {header.compression}"
+    if header.attributes & LOG_APPEND_TIME and not config.is_log_append_time:
+        return ErrorCode.INVALID_TIMESTAMP, "the batch claims LogAppendTime, but the topic keeps CreateTime"
+    return (
+        ErrorCode.INVALID_RECORD,
+        f"the batch counts {header.record_count} records, but its last offset delta is {header.last_offset_delta}",
+    )
+
+
+def check_timestamps(base_timestamp: int, max_timestamp: int, now_ms: int, config: LogConfig) -> None:
+    """Refuse times that are too far from the broker's; -1 is no time."""
+    if max_timestamp >= 0 and max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {max_timestamp} is {max_timestamp - now_ms} ms ahead of the broker; "
+            f"message.timestamp.after.max.ms is {config.message_timestamp_after_max_ms}",
+        )
+    if base_timestamp >= 0 and now_ms - base_timestamp > config.message_timestamp_before_max_ms:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {base_timestamp} is {now_ms - base_timestamp} ms behind the broker; "
+            f"message.timestamp.before.max.ms is {config.message_timestamp_before_max_ms}",
+        )
+
+
+def compression_of(config: LogConfig) -> tuple[Compression | None, int | None]:
+    """The codec that the topic insists on, and its level; None if the producer's is kept."""
+    codec = _CODECS[config.compression_type]
+    levels = {
+        Compression.GZIP: config.compression_gzip_level,
+        Compression.LZ4: config.compression_lz4_level,
+        Compression.ZSTD: config.compression_zstd_level,
+    }
+    return codec, None if codec is None else levels.get(codec)
+
+
+def open_batch(batch: memoryview, attributes: int, config: LogConfig) -> memoryview:
+    """The batch as the topic wants it, with keys checked and recompressed if need be."""
+    codec, level = compression_of(config)
+    try:
+        if config.is_compacted:
+            check_records(batch, require_key=True)
+        if codec is None or codec == attributes & COMPRESSION_MASK:
+            return batch
+        rewritten = recompress(batch, codec, level)
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    if len(rewritten) > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {len(rewritten)} bytes as {config.compression_type}; "
+            f"max.message.bytes is {config.max_message_bytes}",
+        )
+    return memoryview(rewritten)
