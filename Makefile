@@ -8,6 +8,8 @@ DECLARED := pyproject.toml setup.py
 CODEC  := src/barnabas/records/codec.py
 
 .DEFAULT_GOAL := help
+# A half-made .venv is made again.
+.DELETE_ON_ERROR:
 .PHONY: help setup run test check fmt bench peers clean
 
 help: ## List the targets
