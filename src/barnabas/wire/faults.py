@@ -12,7 +12,7 @@ from barnabas.wire.primitives import MAX_STRING_BYTES
 from barnabas.wire.schema import Field, Kind, string, table_of, uuid
 
 
-def first_fault(message: Any, cls: type, version: int, flexible: bool) -> str | None:
+def first_fault(message: Any, cls: type, version: int) -> str | None:
     """`topics[0].partitions[2].index: 2147483648 does not fit int32`, or None if every field is in order."""
     for field in table_of(cls):
         if field.versions.has(version):
@@ -20,13 +20,13 @@ def first_fault(message: Any, cls: type, version: int, flexible: bool) -> str | 
                 value = getattr(message, field.name)
             except AttributeError:
                 return f"{field.name}: {message!r} is no {cls.__name__}"
-            fault = _field_fault(field, value, version, flexible)
+            fault = _field_fault(field, value, version)
             if fault is not None:
                 return fault
     return None
 
 
-def _field_fault(field: Field, value: Any, version: int, flexible: bool) -> str | None:
+def _field_fault(field: Field, value: Any, version: int) -> str | None:
     if value is None:
         return None if field.nullable.has(version) else f"{field.name}: null is not allowed in version {version}"
     if field.is_array:
@@ -35,16 +35,14 @@ def _field_fault(field: Field, value: Any, version: int, flexible: bool) -> str 
             values = list(value)
         except TypeError:
             return f"{field.name}: {value!r} is no list"
-        faults = (
-            _value_fault(field.of, value, f"{field.name}[{i}]", version, flexible) for i, value in enumerate(values)
-        )
+        faults = (_value_fault(field.of, value, f"{field.name}[{i}]", version) for i, value in enumerate(values))
         return next((fault for fault in faults if fault is not None), None)
-    return _value_fault(field.of or field.kind, value, field.name, version, flexible)
+    return _value_fault(field.of or field.kind, value, field.name, version)
 
 
-def _value_fault(kind: Kind | type, value: Any, name: str, version: int, flexible: bool) -> str | None:
+def _value_fault(kind: Kind | type, value: Any, name: str, version: int) -> str | None:
     if isinstance(kind, type):
-        fault = first_fault(value, kind, version, flexible)
+        fault = first_fault(value, kind, version)
         return None if fault is None else f"{name}.{fault}"
     if kind is uuid:
         fine = isinstance(value, bytes | bytearray | memoryview) and len(value) == 16

@@ -154,6 +154,8 @@ def _field(
 ) -> Field:
     if (tag is None) != (tagged == "none"):
         raise TypeError("`tag` and `tagged` go together")
+    if kind is records and tag is not None:
+        raise TypeError("records cannot be tagged: they travel as a part of their own")
     return Field("", kind, of, Versions.parse(versions), Versions.parse(nullable), default, tag, Versions.parse(tagged))
 
 

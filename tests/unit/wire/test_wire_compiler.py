@@ -112,6 +112,20 @@ def test_tagged_fields_at_their_default_are_not_written() -> None:
     assert decoded(Shape, 3, encoded(Shape(), 3)) == Shape()
 
 
+def test_a_tagged_struct_is_written_when_only_a_tagged_field_of_its_own_is_set() -> None:
+    @struct
+    class Inside:
+        number: int = int32(tag=0, tagged="0+")
+
+    @schema(versions="0", flexible="0+")
+    class Around:
+        inside: Inside = nested(Inside, tag=0, tagged="0+")
+
+    assert encoded(Around(Inside(5)), 0) == b"\x01\0\x07\x01\0\x04\0\0\0\x05"
+    assert decoded(Around, 0, encoded(Around(Inside(5)), 0)) == Around(Inside(5))
+    assert encoded(Around(), 0) == b"\0"
+
+
 def test_a_field_outside_its_versions_is_left_out_and_decodes_to_its_default() -> None:
     assert decoded(Shape, 0, encoded(Shape(label="gone", corners=[Point(1, 2)]), 0)) == Shape(corners=[Point(1, -1)])
 

@@ -78,6 +78,11 @@ def test_a_tag_without_versions_is_refused() -> None:
         int32(tag=0)
 
 
+def test_records_cannot_be_tagged() -> None:
+    with pytest.raises(TypeError, match="records cannot be tagged"):
+        records(tag=0, tagged="0+")
+
+
 def test_a_struct_that_is_no_message_has_no_schema() -> None:
     with pytest.raises(TypeError, match="Inner is no message"):
         schema_of(Inner)
