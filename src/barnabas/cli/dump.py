@@ -180,17 +180,22 @@ def _snapshot(path: Path, _: int, __: bool) -> Iterator[Row]:
         yield {"problem": problem}
 
 
-def _checkpoint(columns: tuple[str, ...]) -> Callable[[Path, int, bool], Iterator[Row]]:
+def _checkpoint(entry: str) -> Callable[[Path, int, bool], Iterator[Row]]:
+    """A reader of text files: version 0, a count, and lines that match the pattern `entry`."""
+
     def read(path: Path, _: int, __: bool) -> Iterator[Row]:
-        version, count, *lines = [*path.read_text(errors="replace").splitlines(), "", ""][:-2] or ["", ""]
+        content = path.read_text(errors="replace").splitlines()
+        version, count = [*content, "", ""][:2]
         if version != "0":
             yield {"problem": f"version {version!r} is not known"}
-        for line in lines:
-            fields = line.split(" ")
-            whole = len(fields) == len(columns)
-            yield {**dict(zip(columns, fields)), "problem": None if whole else f"line {line!r} is damaged"}
-        if count != str(len(lines)):
-            yield {"problem": f"{len(lines)} lines, but {count or 'none'} announced"}
+        for line in content[2:]:
+            if match := re.fullmatch(entry, line):
+                numbers = {name: text if name == "topic" else int(text) for name, text in match.groupdict().items()}
+                yield {**numbers, "problem": None}
+            else:
+                yield {"problem": f"line {line!r} is damaged"}
+        if count != str(len(content[2:])):
+            yield {"problem": f"{len(content[2:])} lines, but {count or 'none'} announced"}
 
     return read
 
@@ -215,6 +220,6 @@ _READERS: tuple[tuple[str, Callable[[Path, int, bool], Iterator[Row]]], ...] = (
     (r"(\d{20})\.timeindex", _time_index),
     (r"(\d{20})\.txnindex", _txn_index),
     (r"(\d{20})\.snapshot", _snapshot),
-    (r"leader-epoch-checkpoint", _checkpoint(("epoch", "start_offset"))),
-    (r".*-offset-checkpoint", _checkpoint(("topic", "partition", "offset"))),
+    (r"leader-epoch-checkpoint", _checkpoint(r"(?P<epoch>\d+) (?P<start_offset>\d+)")),
+    (r".*-offset-checkpoint", _checkpoint(r"(?P<topic>\S+) (?P<partition>\d+) (?P<offset>\d+)")),
 )

@@ -74,9 +74,7 @@ class Table:
         self._titles = [column.replace("_", " ").upper() for column in self._columns]
         cells = [self._cells(row) for row in rows]
         self._widths = [max(map(len, column)) for column in zip(self._titles, *cells)]
-        self._is_number = [
-            all(isinstance(row.get(column), int | float | None) for row in rows) for column in self._columns
-        ]
+        self._is_number = [_are_numbers([row.get(column) for row in rows]) for column in self._columns]
         self._is_begun = False
 
     def format(self, rows: Sequence[Mapping[str, object]]) -> str:
@@ -113,6 +111,11 @@ class RowPrinter:
             print("\n".join(json.dumps(value, ensure_ascii=False) for value in values), flush=True)
         else:
             print("".join(f"---\n{to_yaml(value)}" for value in values), end="", flush=True)
+
+
+def _are_numbers(values: Sequence[object]) -> bool:
+    there = [value for value in values if value is not None]
+    return bool(there) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in there)
 
 
 def _cell(value: object) -> str:

@@ -1,0 +1,53 @@
+"""A record survives its way through a line of JSON, whatever bytes it holds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.cli.record_json import InputRecord, parse_record, record_fields
+from barnabas.client.metadata import TopicPartition
+from barnabas.records.record import Record
+
+content = st.none() | st.binary(max_size=20) | st.text(max_size=20).map(str.encode)
+
+
+@given(
+    key=content,
+    value=content,
+    headers=st.lists(st.tuples(st.text(max_size=8), content), max_size=3).map(tuple),
+    timestamp_ms=st.integers(0, 2**53),
+)
+def test_nothing_is_lost(
+    key: bytes | None, value: bytes | None, headers: tuple[tuple[str, bytes | None], ...], timestamp_ms: int
+) -> None:
+    fields = record_fields(TopicPartition("t", 0), Record(7, timestamp_ms, key, value, headers))
+    assert parse_record(json.dumps(fields).encode()) == InputRecord(key, value, headers, timestamp_ms)
+
+
+def test_text_stays_readable_and_other_bytes_are_base64() -> None:
+    fields = record_fields(TopicPartition("t", 3), Record(7, 5, "ü".encode(), b"\xff\x00"))
+    assert fields == {
+        "topic": "t",
+        "partition": 3,
+        "offset": 7,
+        "timestamp_ms": 5,
+        "key": "ü",
+        "value_base64": "/wA=",
+        "headers": [],
+    }
+
+
+def test_a_value_that_is_json_itself_is_sent_as_its_text() -> None:
+    assert parse_record(b'{"value": {"id": 1}}').value == b'{"id": 1}'
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"[]", b"7", b"{", b'{"headers": {"a": 1}}', b'{"timestamp_ms": "now"}', b'{"value_base64": "?"}']
+)
+def test_a_wrong_line_is_a_value_error(line: bytes) -> None:
+    with pytest.raises(ValueError):
+        parse_record(line)

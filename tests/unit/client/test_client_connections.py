@@ -1,0 +1,112 @@
+"""A client that cannot reach a broker says where, why, and what to do; it never hangs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from barnabas.client.client import connect
+from barnabas.client.connections import Address, parse_addresses
+from barnabas.core.errors import ErrorCode, KafkaError
+from tests.peers import free_port
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses"),
+    [
+        ("localhost", [Address("localhost", 9092)]),
+        ("a:1,b:2", [Address("a", 1), Address("b", 2)]),
+        (" a:1 , b ", [Address("a", 1), Address("b", 9092)]),
+        ("[::1]:9093", [Address("::1", 9093)]),
+        ("[::1]", [Address("::1", 9092)]),
+    ],
+)
+def test_addresses_are_read(text: str, addresses: list[Address]) -> None:
+    assert parse_addresses(text) == addresses
+
+
+@pytest.mark.parametrize("text", ["", ",", ":9092", "host:", "host:port", "host:0", "host:70000"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="host:port"):
+        parse_addresses(text)
+
+
+def test_an_ipv6_address_is_written_in_brackets() -> None:
+    assert str(Address("::1", 9092)) == "[::1]:9092"
+    assert str(Address("localhost", 9092)) == "localhost:9092"
+
+
+@asynccontextmanager
+async def serving(handler: Handler) -> AsyncIterator[int]:
+    server = await asyncio.start_server(handler, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+async def fail_to_connect(bootstrap: str, **options: int) -> KafkaError:
+    with pytest.raises(KafkaError) as caught:
+        async with asyncio.timeout(10), connect(bootstrap, **options):
+            pass
+    return caught.value
+
+
+def fail_on(handler: Handler, **options: int) -> tuple[str, KafkaError]:
+    """The address of a server with this behaviour, and what a client says about it."""
+
+    async def attempt() -> tuple[str, KafkaError]:
+        async with serving(handler) as port:
+            address = f"127.0.0.1:{port}"
+            return address, await fail_to_connect(address, **options)
+
+    return asyncio.run(attempt())
+
+
+def test_nobody_listening_is_told_with_the_address_and_a_question() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    error = asyncio.run(fail_to_connect(address))
+    assert str(error) == f"cannot reach broker at {address}: connection refused; is it running?"
+    assert error.code is ErrorCode.NETWORK_EXCEPTION
+    assert error.code.retriable
+
+
+def test_a_port_that_speaks_http_is_told_from_a_broker() -> None:
+    async def http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    address, error = fail_on(http)
+    assert f"cannot reach broker at {address}" in str(error)
+    assert "is it a Kafka listener" in str(error)
+
+
+def test_a_port_that_closes_at_once_is_told() -> None:
+    async def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    address, error = fail_on(close)
+    assert f"cannot reach broker at {address}" in str(error)
+
+
+def test_a_port_that_never_answers_is_given_up_in_time() -> None:
+    async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    address, error = fail_on(silence, connect_timeout_ms=200)
+    assert f"cannot reach broker at {address}: no answer in time" in str(error)
+
+
+def test_the_first_of_several_failures_is_told() -> None:
+    first, second = free_port(), free_port()
+    error = asyncio.run(fail_to_connect(f"127.0.0.1:{first},127.0.0.1:{second}"))
+    assert f":{first}" in str(error)
