@@ -159,14 +159,14 @@ class FeatureLevelRecord:
 
 
 @struct
-class QuotaEntity:
+class EntityData:
     entity_type: str = string()
     entity_name: str | None = string(nullable="0+")
 
 
 @schema(versions="0", flexible="0+")
 class ClientQuotaRecord:
-    entity: list[QuotaEntity] = array(QuotaEntity)
+    entity: list[EntityData] = array(EntityData)
     key: str = string()
     value: float = float64()
     remove: bool = boolean()

@@ -21,7 +21,7 @@ def snapshot_records(image: Image) -> Iterator[r.Record]:
     if image.next_producer_id:
         yield r.ProducerIdsRecord(broker_id=-1, next_producer_id=image.next_producer_id)
     for entity, quotas in image.quotas.items():
-        parts = [r.QuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity]
+        parts = [r.EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
         for key, limit in quotas.items():
             yield r.ClientQuotaRecord(entity=parts, key=key, value=limit)
     for entry_id, entry in image.acls.items():
