@@ -1,10 +1,10 @@
-"""Compiles the record codec: `src/barnabas/records/codec.py` becomes the extension `barnabas.records._codec_c`.
+"""Compiles the record codec: two modules of `barnabas.records` become the extension `barnabas.records._codec_c`.
 
 Everything else about the package stands in pyproject.toml. The extension is optional: where it cannot be built, a
 notice is printed and the codec runs as plain Python. With BARNABAS_REQUIRE_COMPILED=1 that is an error instead.
 
-Cython gets a copy of the source under the name of the extension, in which the stand-in for Cython has given way to
-Cython itself, and which carries the digest of its source.
+Cython gets the sources joined, with Cython's own imports in place of theirs, and with the digest by which
+`barnabas.records.engine` tells whether the extension still fits them.
 """
 
 from __future__ import annotations
@@ -17,28 +17,37 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
-SOURCE = Path("src/barnabas/records/codec.py")
 MODULE = "barnabas.records._codec_c"
+SOURCES = [Path("src/barnabas/records/codec.py"), Path("src/barnabas/records/column_codec.py")]
+MARK = "# The build puts other imports in place of what stands above (see setup.py).\n"
+PREAMBLE = """
+from __future__ import annotations
 
-REPLACEMENTS = {
-    "from barnabas.records import uncompiled as cython\n": """
 import cython
+from cython.cimports.cpython.bytearray import PyByteArray_FromStringAndSize
 from cython.cimports.libc.string import memcpy
 
+from barnabas.records.batch import LOG_APPEND_TIME, BatchHeader, CorruptBatch
+from barnabas.records.record import Header, Record
+
 Bytes = cython.typedef(cython.const[cython.uchar][::1])
-MutableBytes = cython.typedef(cython.uchar[::1])
 Int32s = cython.typedef(cython.const[cython.int][::1])
-Int64s = cython.typedef(cython.longlong[::1])
-""",
-    "from barnabas.records.uncompiled import Bytes, Int32s, Int64s, MutableBytes, memcpy\n": "",
-    'SOURCE_DIGEST = ""': f'SOURCE_DIGEST = "{hashlib.sha256(SOURCE.read_bytes()).hexdigest()}"',
-}
+Int64s = cython.typedef(cython.const[cython.longlong][::1])
+MutableBytes = cython.typedef(cython.uchar[::1])
+MutableInt32s = cython.typedef(cython.int[::1])
+MutableInt64s = cython.typedef(cython.longlong[::1])
+"""
 DIRECTIVES = {
     "language_level": "3",
-    "boundscheck": False,  # codec.py checks every length itself
+    "boundscheck": False,  # the codec checks every length itself
     "wraparound": False,
     "initializedcheck": False,
 }
+
+
+def digest() -> str:
+    """As `barnabas.records.engine` computes it."""
+    return hashlib.sha256(b"".join(source.read_bytes() for source in SOURCES)).hexdigest()
 
 
 class BuildCodec(build_ext):
@@ -52,11 +61,12 @@ class BuildCodec(build_ext):
             from Cython.Build import cythonize
         except ImportError as error:
             raise CompileError(f"Cython is missing, so {MODULE} cannot be built: {error}") from error
-        text = SOURCE.read_text()
-        for plain, compiled in REPLACEMENTS.items():
-            if text.count(plain) != 1:
-                raise SystemExit(f"{SOURCE} must contain this line once, for the build replaces it: {plain!r}")
-            text = text.replace(plain, compiled)
+        text = PREAMBLE + f'SOURCE_DIGEST = "{digest()}"\n'
+        for source in SOURCES:
+            _, mark, body = source.read_text().partition(MARK)
+            if not mark:
+                raise SystemExit(f"{source} lacks the line at which its compiled part begins: {MARK}")
+            text += body
         copy = Path(self.build_temp, MODULE.rpartition(".")[2] + ".py")
         copy.parent.mkdir(parents=True, exist_ok=True)
         if not copy.exists() or copy.read_text() != text:
@@ -66,6 +76,10 @@ class BuildCodec(build_ext):
 
 
 setup(
-    ext_modules=[Extension(MODULE, [str(SOURCE)], optional=os.environ.get("BARNABAS_REQUIRE_COMPILED") != "1")],
+    ext_modules=[
+        Extension(
+            MODULE, [str(source) for source in SOURCES], optional=os.environ.get("BARNABAS_REQUIRE_COMPILED") != "1"
+        )
+    ],
     cmdclass={"build_ext": BuildCodec},
 )

@@ -114,14 +114,20 @@ def crc_of(batch: memoryview) -> int:
 def check_batch(buffer: memoryview, position: int = 0) -> BatchHeader:
     """The header of a batch that is whole, of magic 2, and has the right CRC; CorruptBatch otherwise."""
     header = read_header(buffer, position)
+    verify(buffer, position, header)
+    return header
+
+
+def verify(buffer: memoryview, position: int, header: BatchHeader) -> None:
+    """Refuse the batch at `position` unless it is whole, of magic 2, and has the right CRC."""
+    end = position + LOG_OVERHEAD + header.batch_length
     if header.magic != MAGIC:
         raise CorruptBatch(f"batch at position {position} has magic {header.magic}; only {MAGIC} is supported")
-    if header.batch_length < HEADER_SIZE - LOG_OVERHEAD or position + header.size > len(buffer):
+    if header.batch_length < HEADER_SIZE - LOG_OVERHEAD or end > len(buffer):
         there = len(buffer) - position - LOG_OVERHEAD
         raise CorruptBatch(f"batch at position {position} says {header.batch_length} bytes; {there} are there")
-    if crc32c(buffer[position + CRC_START : position + header.size]) != header.crc:
+    if crc32c(buffer[position + CRC_START : end]) != header.crc:
         raise CorruptBatch(f"batch at position {position}, base offset {header.base_offset}, has a wrong CRC")
-    return header
 
 
 def headers(buffer: memoryview) -> Iterator[tuple[int, BatchHeader]]:

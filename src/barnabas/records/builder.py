@@ -24,7 +24,7 @@ from barnabas.records.batch import (
     write_crc,
     write_log_append_time,
 )
-from barnabas.records.codec import Pending
+from barnabas.records.codec import LARGEST, Pending
 from barnabas.records.compression import Compression, Data, compress
 from barnabas.records.record import Header
 
@@ -90,12 +90,8 @@ class BatchBuilder:
         """Add a record; its offset delta."""
         records = self._records
         delta = len(records)
-        if not delta:
-            self.base_timestamp_ms = timestamp_ms
-        if timestamp_ms > self.max_timestamp_ms:
-            self.max_timestamp_ms = timestamp_ms
-        elif timestamp_ms < NO_TIMESTAMP:
-            raise ValueError(f"timestamp {timestamp_ms} is before 1970")
+        if not NO_TIMESTAMP <= timestamp_ms <= LARGEST:
+            raise ValueError(f"timestamp {timestamp_ms} is out of range")
         records.append(
             (
                 delta,
@@ -105,6 +101,10 @@ class BatchBuilder:
                 tuple((name.encode(), _as_bytes(content, "header")) for name, content in headers) if headers else (),
             )
         )
+        if not delta:
+            self.base_timestamp_ms = timestamp_ms
+        if timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = timestamp_ms
         self.estimated_size += engine.codec.records_size(records, delta, self.base_timestamp_ms)
         return delta
 
@@ -117,6 +117,8 @@ class BatchBuilder:
         """Add many records of one time and without headers, which is several times as fast as one by one."""
         records = self._records
         delta = len(records)
+        if not NO_TIMESTAMP <= timestamp_ms <= LARGEST:
+            raise ValueError(f"timestamp {timestamp_ms} is out of range")
         if keys is None:
             keys = [None] * len(values)
         elif len(keys) != len(values):

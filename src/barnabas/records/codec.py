@@ -1,11 +1,12 @@
-"""The loops over single records: into objects, out of objects, into columns, out of columns.
+"""The loops over single records: out of a batch into objects, and the other way.
 
     length varint | attributes i8 | timestamp_delta varlong | offset_delta varint | key_length varint | key
     value_length varint | value | header_count varint | (key_length varint | key | value_length varint | value)*
 
-This is Python that Cython also compiles, then under the name `_codec_c`; `engine` chooses between the two, and the same
-tests hold both to the same outcome. So integers here must fit C's, and every length is checked before it is used: bytes
-that lie are a CorruptBatch, never a read outside the batch. The records of a batch lie in a *section*, decompressed.
+This is Python that Cython also compiles, together with `column_codec`, into `_codec_c`; `engine` chooses between the
+two, and the same tests hold both to the same outcome. So integers here must fit C's, and every length is checked before
+it is used: bytes that lie are a CorruptBatch, never a read outside the batch. The records of a batch, decompressed, are
+called its section.
 
 A read that fails returns a position past the end, from which every further read fails too; one check then covers many.
 """
@@ -13,18 +14,21 @@ A read that fails returns a position past the end, from which every further read
 from __future__ import annotations
 
 from barnabas.records import uncompiled as cython
-from barnabas.records.batch import BatchHeader, CorruptBatch
+from barnabas.records.batch import LOG_APPEND_TIME, BatchHeader, CorruptBatch
 from barnabas.records.record import Header, Record
-from barnabas.records.uncompiled import Bytes, Int32s, Int64s, MutableBytes, memcpy
+from barnabas.records.uncompiled import Bytes, MutableBytes, memcpy
 
-SMALLEST_RECORD = 7  # every field in one byte, nothing in it
-LARGEST = 0x3FFFFFFFFFFFFFFF  # of offsets, timestamps and their deltas, so that a sum of two fits 64 bits
+# The build puts other imports in place of what stands above (see setup.py).
+
+SMALLEST_RECORD = cython.declare(cython.longlong, 7)  # every field in one byte, nothing in it
+LARGEST = cython.declare(
+    cython.longlong, 0x3FFFFFFFFFFFFFFF
+)  # of offsets, timestamps and their deltas, so that a sum of two fits 64 bits
+LOW_32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 Pending = tuple[int, int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...]]
 """A record to be encoded: offset delta, timestamp, key, value, headers."""
 
 _new_tuple = tuple.__new__  # builds a Record without going through its Python-level constructor
-
-SOURCE_DIGEST = ""  # the build writes the digest of this file here
 
 
 # reading
@@ -33,7 +37,7 @@ SOURCE_DIGEST = ""  # the build writes the digest of this file here
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _varint(
+def read_varint(
     p: cython.p_const_uchar, position: cython.Py_ssize_t, end: cython.Py_ssize_t, bits: cython.Py_ssize_t
 ) -> tuple[cython.longlong, cython.Py_ssize_t]:
     """A zigzag number of 32 or 64 bits, and where it ends. Bits beyond the width are dropped, as Java does."""
@@ -54,7 +58,7 @@ def _varint(
             raw |= (byte & 0x7F) << shift
             if byte < 0x80:
                 if bits == 32:
-                    raw &= 0xFFFFFFFF
+                    raw &= LOW_32
                 elif not cython.compiled:
                     raw &= 0xFFFFFFFFFFFFFFFF
                 return (raw >> 1) ^ -(raw & 1), position + 1
@@ -71,10 +75,10 @@ def _skip_headers(
     """Where `count` headers end; past the end if they do not fit."""
     length: cython.longlong
     while count > 0 and position <= end:
-        length, position = _varint(p, position, end, 32)
+        length, position = read_varint(p, position, end, 32)
         if length < 0:
             return end + 1
-        length, position = _varint(p, position + length, end, 32)
+        length, position = read_varint(p, position + length, end, 32)
         if length < -1:
             return end + 1
         if length > 0:
@@ -108,13 +112,18 @@ class Cursor:
     header_count: cython.longlong
 
     def __init__(self, section: Bytes, header: BatchHeader) -> None:
-        size = len(section)
-        if not 0 <= header.record_count * SMALLEST_RECORD <= size:
-            raise CorruptBatch(f"{size} bytes of records cannot hold the {header.record_count} that the header counts")
-        if not 0 <= header.base_offset <= LARGEST or header.last_offset_delta < 0:
-            raise CorruptBatch(f"offsets {header.base_offset} + 0 to {header.last_offset_delta} are out of range")
-        if not -LARGEST <= header.base_timestamp <= LARGEST:
-            raise CorruptBatch(f"base timestamp {header.base_timestamp} is out of range")
+        base_timestamp: cython.longlong
+        max_timestamp: cython.longlong
+        attributes: cython.longlong
+        self.base_offset, _, _, _, _, attributes, self.last_offset_delta, base_timestamp, max_timestamp = header[:9]
+        self.remaining = header.record_count
+        self.end = len(section)
+        if self.remaining < 0 or self.remaining * SMALLEST_RECORD > self.end:
+            raise CorruptBatch(f"{self.end} bytes of records cannot hold the {self.remaining} that the header counts")
+        if self.base_offset < 0 or self.base_offset > LARGEST or self.last_offset_delta < 0:
+            raise CorruptBatch(f"offsets {self.base_offset} + 0 to {self.last_offset_delta} are out of range")
+        if base_timestamp < -LARGEST or base_timestamp > LARGEST:
+            raise CorruptBatch(f"base timestamp {base_timestamp} is out of range")
         self.header = header
         self.section = section
         if cython.compiled:
@@ -122,14 +131,11 @@ class Cursor:
         else:
             self.p = bytes(section)  # indexing bytes is faster than indexing a memoryview
         self.position = 0
-        self.end = size
-        self.remaining = header.record_count
-        self.base_offset = header.base_offset
-        self.last_offset_delta = header.last_offset_delta
-        self.append_time = header.is_log_append_time
-        self.base_timestamp = header.max_timestamp if self.append_time else header.base_timestamp
+        self.append_time = attributes & LOG_APPEND_TIME != 0
+        self.base_timestamp = max_timestamp if self.append_time else base_timestamp
 
     @cython.cfunc
+    @cython.exceptval(-1)
     def next(self) -> cython.bint:
         """Step on to the next record; False after the last."""
         length: cython.longlong
@@ -142,21 +148,21 @@ class Cursor:
             if position != end:
                 raise self.corrupt(f"{end - position} bytes are left over after its last record")
             return False
-        length, position = _varint(p, position, end, 32)
+        length, position = read_varint(p, position, end, 32)
         if length < 0 or position + length > end:
             raise self.corrupt("a record is longer than what is left")
         end = position + length
-        timestamp_delta, position = _varint(p, position + 1, end, 64)  # a record's attributes are unused
-        offset_delta, position = _varint(p, position, end, 32)
-        self.key_length, position = _varint(p, position, end, 32)
+        timestamp_delta, position = read_varint(p, position + 1, end, 64)  # a record's attributes are unused
+        offset_delta, position = read_varint(p, position, end, 32)
+        self.key_length, position = read_varint(p, position, end, 32)
         self.key_at = position
         if self.key_length > 0:
             position += self.key_length
-        self.value_length, position = _varint(p, position, end, 32)
+        self.value_length, position = read_varint(p, position, end, 32)
         self.value_at = position
         if self.value_length > 0:
             position += self.value_length
-        self.header_count, position = _varint(p, position, end, 32)
+        self.header_count, position = read_varint(p, position, end, 32)
         self.headers_at = position
         if self.header_count > 0:
             position = _skip_headers(p, position, end, self.header_count)
@@ -190,9 +196,9 @@ class Cursor:
         end: cython.Py_ssize_t = self.position
         p: cython.p_const_uchar = self.p
         while position < end:
-            length, position = _varint(p, position, end, 32)
+            length, position = read_varint(p, position, end, 32)
             key = p[position : position + length].decode("utf-8", "replace")
-            length, position = _varint(p, position + length, end, 32)
+            length, position = read_varint(p, position + length, end, 32)
             if length < 0:
                 headers.append((key, None))
             else:
@@ -237,7 +243,7 @@ def first_null_key(section: Bytes, header: BatchHeader) -> int:
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _varint_size(value: cython.longlong) -> cython.Py_ssize_t:
+def varint_size(value: cython.longlong) -> cython.Py_ssize_t:
     raw: cython.ulonglong = (value << 1) ^ (value >> 63)
     size: cython.Py_ssize_t = 1
     while raw >= 0x80:
@@ -249,7 +255,7 @@ def _varint_size(value: cython.longlong) -> cython.Py_ssize_t:
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _put_varint(p: cython.p_uchar, position: cython.Py_ssize_t, value: cython.longlong) -> cython.Py_ssize_t:
+def put_varint(p: cython.p_uchar, position: cython.Py_ssize_t, value: cython.longlong) -> cython.Py_ssize_t:
     raw: cython.ulonglong = (value << 1) ^ (value >> 63)
     while raw >= 0x80:
         p[position] = (raw & 0x7F) | 0x80
@@ -261,21 +267,23 @@ def _put_varint(p: cython.p_uchar, position: cython.Py_ssize_t, value: cython.lo
 
 @cython.cfunc
 @cython.inline
+@cython.exceptval(-1)
 def _sized(data: bytes | None) -> cython.Py_ssize_t:
     """Bytes that a key or value takes with its length."""
     if data is None:
         return 1
-    return _varint_size(len(data)) + len(data)
+    return varint_size(len(data)) + len(data)
 
 
 @cython.cfunc
 @cython.inline
+@cython.exceptval(-1)
 def _put_sized(p: cython.p_uchar, position: cython.Py_ssize_t, data: bytes | None) -> cython.Py_ssize_t:
     if data is None:
-        return _put_varint(p, position, -1)
+        return put_varint(p, position, -1)
     size: cython.Py_ssize_t = len(data)
     source: cython.p_const_uchar = data
-    position = _put_varint(p, position, size)
+    position = put_varint(p, position, size)
     if cython.compiled:
         memcpy(cython.address(p[position]), source, size)
     else:
@@ -284,12 +292,13 @@ def _put_sized(p: cython.p_uchar, position: cython.Py_ssize_t, data: bytes | Non
 
 
 @cython.cfunc
+@cython.exceptval(-1)
 def _body_size(record: Pending, base_timestamp: cython.longlong) -> cython.Py_ssize_t:
     offset_delta: cython.longlong
     timestamp: cython.longlong
     offset_delta, timestamp, key, value, headers = record
-    size: cython.Py_ssize_t = 1 + _varint_size(timestamp - base_timestamp) + _varint_size(offset_delta)
-    size += _sized(key) + _sized(value) + _varint_size(len(headers))
+    size: cython.Py_ssize_t = 1 + varint_size(timestamp - base_timestamp) + varint_size(offset_delta)
+    size += _sized(key) + _sized(value) + varint_size(len(headers))
     for header_key, header_value in headers:
         size += _sized(header_key) + _sized(header_value)
     return size
@@ -303,7 +312,7 @@ def records_size(records: list[Pending], start: int, base_timestamp: int) -> int
     base: cython.longlong = base_timestamp
     for index in range(start, len(records)):
         size = _body_size(records[index], base)
-        total += _varint_size(size) + size
+        total += varint_size(size) + size
     return total
 
 
@@ -323,15 +332,15 @@ def encode_records(target: MutableBytes, start: int, records: list[Pending], bas
     for record in records:
         offset_delta, timestamp, key, value, headers = record
         size = _body_size(record, base)
-        if position + _varint_size(size) + size > room:
+        if position + varint_size(size) + size > room:
             raise ValueError(f"{room} bytes are too few for the records")
-        position = _put_varint(p, position, size)
+        position = put_varint(p, position, size)
         p[position] = 0
-        position = _put_varint(p, position + 1, timestamp - base)
-        position = _put_varint(p, position, offset_delta)
+        position = put_varint(p, position + 1, timestamp - base)
+        position = put_varint(p, position, offset_delta)
         position = _put_sized(p, position, key)
         position = _put_sized(p, position, value)
-        position = _put_varint(p, position, len(headers))
+        position = put_varint(p, position, len(headers))
         for header_key, header_value in headers:
             position = _put_sized(p, position, header_key)
             position = _put_sized(p, position, header_value)

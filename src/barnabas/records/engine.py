@@ -1,8 +1,8 @@
-"""The one place that chooses which record codec runs: the compiled one, or its source.
+"""The one place that chooses which record codec runs: the compiled one, or its sources.
 
-The compiled one carries the digest of the `codec.py` that it was made from. If that is not the file beside it, edits
+The compiled one carries the digest of the sources that it was made from. If those are not the files beside it, edits
 would silently not run, so it is refused. `BARNABAS_PURE=1` refuses it too. Whoever needs the codec asks for
-`engine.codec` at the time of the call.
+`engine.codec` or `engine.column_codec` at the time of the call.
 """
 
 from __future__ import annotations
@@ -13,37 +13,46 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from barnabas.records import codec as uncompiled_codec
+from barnabas.records import codec as plain_codec
+from barnabas.records import column_codec as plain_column_codec
 
+SOURCES = ("codec.py", "column_codec.py")
 COMPILED_MODULE = "barnabas.records._codec_c"
 BUILD_COMMAND = "python setup.py build_ext --inplace"
 
 
 class Choice(NamedTuple):
     codec: Any
+    column_codec: Any
     compiled: bool
     reason: str
 
 
 def choose(pure: bool) -> Choice:
-    """The compiled codec if it is there, fits its source and is wanted; the reason tells why or why not."""
+    """The compiled codec if it is there, fits its sources and is wanted; the reason tells why or why not."""
     if pure:
-        return Choice(uncompiled_codec, False, "BARNABAS_PURE is set")
+        return _plain("BARNABAS_PURE is set")
     try:
         compiled = importlib.import_module(COMPILED_MODULE)
     except ModuleNotFoundError:
-        return Choice(uncompiled_codec, False, f"{COMPILED_MODULE} is not built; build it with `{BUILD_COMMAND}`")
+        return _plain(f"{COMPILED_MODULE} is not built; build it with `{BUILD_COMMAND}`")
     except ImportError as error:
-        return Choice(uncompiled_codec, False, f"{COMPILED_MODULE} does not load: {error}")
-    source = Path(uncompiled_codec.__file__)
-    if hashlib.sha256(source.read_bytes()).hexdigest() != compiled.SOURCE_DIGEST:
-        reason = f"{compiled.__file__} was built from another {source.name}; rebuild it with `{BUILD_COMMAND}`"
-        return Choice(uncompiled_codec, False, reason)
-    return Choice(compiled, True, f"built from {source}")
+        return _plain(f"{COMPILED_MODULE} does not load: {error}")
+    if source_digest() != compiled.SOURCE_DIGEST:
+        return _plain(f"{compiled.__file__} was built from other sources; rebuild it with `{BUILD_COMMAND}`")
+    return Choice(compiled, compiled, True, f"{compiled.__file__} fits its sources")
 
 
-codec: Any
-codec, COMPILED, REASON = choose(pure=os.environ.get("BARNABAS_PURE", "0") not in ("", "0"))
+def _plain(reason: str) -> Choice:
+    return Choice(plain_codec, plain_column_codec, False, reason)
+
+
+def source_digest() -> str:
+    here = Path(__file__).parent
+    return hashlib.sha256(b"".join((here / name).read_bytes() for name in SOURCES)).hexdigest()
+
+
+codec, column_codec, COMPILED, REASON = choose(pure=os.environ.get("BARNABAS_PURE", "0") not in ("", "0"))
 
 
 def describe() -> str:

@@ -22,9 +22,12 @@ p_const_uchar = bytes
 p_uchar = bytearray | memoryview
 
 Bytes = bytes | bytearray | memoryview
-MutableBytes = bytearray | memoryview
 Int32s = memoryview
 Int64s = memoryview
+MutableBytes = bytearray | memoryview
+MutableInt32s = memoryview
+MutableInt64s = memoryview
+NULL = None
 
 
 def _unchanged(decorated: Decorated) -> Decorated:
@@ -34,12 +37,17 @@ def _unchanged(decorated: Decorated) -> Decorated:
 cclass = ccall = cfunc = final = inline = _unchanged
 
 
-def exceptval(**_: object) -> Callable[[Decorated], Decorated]:
+def exceptval(*_: object, **__: object) -> Callable[[Decorated], Decorated]:
     return _unchanged
+
+
+def declare(_: object, value: int) -> int:
+    """A module's constant, of a C type when compiled."""
+    return value
 
 
 def _only_compiled(*_: Any) -> NoReturn:
     raise NotImplementedError("this is C's, and codec.py asks for it only when it is compiled")
 
 
-address = memcpy = _only_compiled
+address = memcpy = PyByteArray_FromStringAndSize = _only_compiled
