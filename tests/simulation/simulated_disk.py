@@ -278,6 +278,9 @@ class SimulatedDisk:
         self.watch("sync_dir", path)
         directory.sync()
 
+    def space(self, path: str) -> tuple[int, int]:
+        return 1 << 40, 1 << 39
+
     def lock(self, path: str) -> Callable[[], None] | None:
         check_alive()
         if path in self._locks:

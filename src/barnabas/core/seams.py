@@ -6,11 +6,11 @@ and in a simulation that owns time, loses power and cuts connections. Randomness
 
 from __future__ import annotations
 
-from asyncio import Future
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from asyncio import Future
     from collections.abc import Buffer  # type: ignore[attr-defined]  # Python 3.12's name for the buffer protocol
 
 T = TypeVar("T")
@@ -87,6 +87,10 @@ class Disk(Protocol):
 
     def sync_dir(self, path: str) -> None:
         """Make creations, renames and removals in a directory survive a power cut."""
+        ...
+
+    def space(self, path: str) -> tuple[int, int]:
+        """The bytes of the volume that a path lies on, and how many of them are free."""
         ...
 
     def lock(self, path: str) -> Callable[[], None] | None:

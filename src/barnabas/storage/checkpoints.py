@@ -16,11 +16,11 @@ Every write replaces the whole file, so a crash leaves the old one or the new on
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from barnabas.core import ids, properties
 from barnabas.core.seams import Disk
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -36,8 +36,8 @@ _VERSION = "0"
 UNKNOWN_BROKER_EPOCH = -1
 
 
-class CorruptCheckpoint(ValueError):
-    """A checkpoint that cannot be read; the message names the file."""
+class CorruptCheckpoint(OSError):
+    """A file that cannot be made sense of, which is the disk's fault like one that cannot be read."""
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
@@ -62,47 +62,37 @@ def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) 
 
 
 def read_properties(disk: Disk, path: str) -> dict[str, str]:
-    """A file of `key=value` lines; nothing if there is none."""
+    """A file in Java's format; nothing if there is none."""
     if not disk.exists(path):
         return {}
-    lines = [line.strip() for line in disk.read_bytes(path).decode().splitlines()]
-    pairs = [line.partition("=") for line in lines if line and not line.startswith("#")]
-    return {key.strip(): value.strip().replace("\\", "") for key, _, value in pairs}
+    return {name: value for name, value, _ in properties.parse_bytes(disk.read_bytes(path), path)}
 
 
-def write_properties(disk: Disk, path: str, properties: Mapping[str, str]) -> None:
-    disk.replace(path, "".join(f"{key}={value}\n" for key, value in sorted(properties.items())).encode())
-
-
-def encode_uuid(uuid: bytes) -> str:
-    """Kafka's way to write 16 bytes: URL-safe base64 without the padding."""
-    return base64.urlsafe_b64encode(uuid).decode().rstrip("=")
-
-
-def decode_uuid(text: str) -> bytes:
-    uuid = base64.urlsafe_b64decode(text + "==")
-    if len(uuid) != 16:
-        raise ValueError(f"{text!r} is not a UUID of 16 bytes in base64")
-    return uuid
+def write_properties(disk: Disk, path: str, values: Mapping[str, str]) -> None:
+    disk.replace(path, properties.render(values).encode())
 
 
 def read_topic_id(disk: Disk, directory: str) -> bytes | None:
-    """The topic id of a partition's directory; None if the file is not there, as before Kafka 2.8."""
+    """The topic id of a partition's directory; None if there is none, or a power cut has emptied the file."""
     path = f"{directory}/{PARTITION_METADATA}"
-    if not disk.exists(path):
+    data = disk.read_bytes(path) if disk.exists(path) else b""
+    if not data.strip(b"\0"):
         return None
     try:
-        fields = dict(line.split(": ", 1) for line in disk.read_bytes(path).decode().splitlines())
+        fields = dict(line.split(": ", 1) for line in data.decode().splitlines())
         if fields["version"] != _VERSION:
             raise ValueError(f"version {fields['version']}")
-        return decode_uuid(fields["topic_id"])
+        return ids.parse_uuid(fields["topic_id"])
     except (KeyError, ValueError) as error:
         raise CorruptCheckpoint(f"{path} is damaged ({error}); write the topic's id into it again") from error
 
 
 def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
-    text = f"version: {_VERSION}\ntopic_id: {encode_uuid(topic_id)}"
-    disk.replace(f"{directory}/{PARTITION_METADATA}", text.encode())
+    """Not synced, so that a thousand partitions are made quickly; what gets lost is written again."""
+    file = disk.open(f"{directory}/{PARTITION_METADATA}", create=True)
+    file.truncate(0)
+    file.append(f"version: {_VERSION}\ntopic_id: {ids.uuid_text(topic_id)}".encode())
+    file.close()
 
 
 def take_clean_shutdown(disk: Disk, directory: str) -> int | None:

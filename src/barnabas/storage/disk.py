@@ -167,6 +167,10 @@ class RealDisk:
         finally:
             os.close(descriptor)
 
+    def space(self, path: str) -> tuple[int, int]:
+        volume = os.statvfs(path)
+        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+
     def lock(self, path: str) -> Callable[[], None] | None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

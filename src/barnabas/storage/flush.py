@@ -11,7 +11,7 @@ whole segment of the recovery point, the indexes of the segment that is written 
 from __future__ import annotations
 
 import os
-from asyncio import Future
+from asyncio import CancelledError, Future, get_running_loop, wait
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -46,96 +46,80 @@ class FlushJob(NamedTuple):
             disk.sync_dir(directory)
 
 
-class FsyncTimes:
-    """How often and for how long flushes kept a thread, in buckets as Prometheus wants them."""
-
-    BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-
-    __slots__ = ("buckets", "count", "seconds")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.seconds = 0.0
-        self.buckets = [0] * len(self.BOUNDS)
-        """For each bound, how many took at most that long."""
-
-    def observe(self, seconds: float) -> None:
-        self.count += 1
-        self.seconds += seconds
-        for slot, bound in enumerate(self.BOUNDS):
-            self.buckets[slot] += seconds <= bound
-
-
 class Flusher:
     """Flushes of one log: one at a time, and all who ask while one is under way share the next."""
 
-    __slots__ = ("_clock", "_disk", "_executor", "_log", "_on_error", "_running", "_times", "_waiting")
+    __slots__ = ("_clock", "_executor", "_log", "_next", "_on_error", "_on_fsync", "_running", "flushed_at")
 
     def __init__(
         self,
         log: Log,
-        disk: Disk,
         clock: Clock,
         executor: Executor,
-        times: FsyncTimes,
-        on_error: Callable[[Log, OSError], Exception],
+        on_fsync: Callable[[float], None],
+        on_error: Callable[[Log, OSError], object],
     ) -> None:
         self._log = log
-        self._disk = disk
         self._clock = clock
         self._executor = executor
-        self._times = times
+        self._on_fsync = on_fsync
         self._on_error = on_error
-        self._running: list[Future[int]] = []
-        self._waiting: list[Future[int]] = []
+        self._running: Future[int] | None = None
+        self._next: Future[int] | None = None
+        self.flushed_at = clock.monotonic()
+        """When the last flush began."""
 
-    @property
-    def is_idle(self) -> bool:
-        return not self._running
+    def flush(self) -> Future[int]:
+        """Give the offset up to which the log is synced, once that is at least its present end; or an OSError."""
+        if self._running is None:
+            return self._start(get_running_loop().create_future())
+        if self._next is None:
+            self._next = get_running_loop().create_future()
+        return self._next
 
-    def flush(self, future: Future[int]) -> None:
-        """Resolve `future` with an offset that is at least the log's present end, once all below it is synced."""
-        if self._running:
-            self._waiting.append(future)
-        else:
-            self._start([future])
+    async def idle(self) -> None:
+        """Wait until no flush is under way."""
+        while self._running is not None:
+            await wait([self._next or self._running])
 
-    def _start(self, waiters: list[Future[int]]) -> None:
-        self._running = waiters
-        started = self._clock.monotonic()
+    def _start(self, promise: Future[int]) -> Future[int]:
+        self._running = promise
+        self.flushed_at = self._clock.monotonic()
         try:
             job = self._log.prepare_flush()
         except OSError as error:
             self._fail(error)
-            return
-        run = self._executor.submit(job.run, self._disk)
-        run.add_done_callback(lambda done: self._finish(job, started, done))
-
-    def _finish(self, job: FlushJob, started: float, done: Future[None]) -> None:
-        if done.cancelled():
-            for waiter in self._running + self._waiting:
-                waiter.cancel()
-            return
-        error = done.exception()
-        if error is None:
-            self._times.observe(self._clock.monotonic() - started)
-            self._log.complete_flush(job)
-            self._settle(lambda waiter: waiter.set_result(self._log.flushed_offset))
-        elif isinstance(error, OSError):
-            self._fail(error)
         else:
-            self._settle(lambda waiter: waiter.set_exception(error))
+            run = self._executor.submit(job.run, self._log.disk)
+            run.add_done_callback(lambda done: self._finish(job, done))
+        return promise
+
+    def _finish(self, job: FlushJob, done: Future[None]) -> None:
+        error = CancelledError() if done.cancelled() else done.exception()
+        if isinstance(error, OSError):
+            self._fail(error)
+            return
+        promise, self._running = self._running, None
+        assert promise is not None
+        if error is None:
+            self._on_fsync(self._clock.monotonic() - self.flushed_at)
+            self._log.complete_flush(job)
+        if promise.done():
+            pass  # whoever waited has given up
+        elif error is None:
+            promise.set_result(self._log.flushed_offset)
+        elif isinstance(error, CancelledError):
+            promise.cancel()
+        else:
+            promise.set_exception(error)
+        following, self._next = self._next, None
+        if following is not None:
+            self._start(following)
 
     def _fail(self, error: OSError) -> None:
-        reported = self._on_error(self._log, error)
-        self._waiting, self._running = [], self._running + self._waiting
-        self._settle(lambda waiter: waiter.set_exception(reported))
-
-    def _settle(self, settle: Callable[[Future[int]], None]) -> None:
-        finished, self._running = self._running, []
-        for waiter in finished:
-            if not waiter.done():
-                settle(waiter)
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            self._start(waiting)
+        promises = (self._running, self._next)
+        self._running = self._next = None
+        self._on_error(self._log, error)
+        for promise in promises:
+            if promise is not None and not promise.done():
+                promise.set_exception(error)

@@ -13,13 +13,14 @@ there.
 
 from __future__ import annotations
 
-import logging
+import os
 import random
 from struct import Struct
 from typing import NamedTuple
 
 from crc32c import crc32c
 
+from barnabas.core import logs
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.seams import Disk
 from barnabas.records.batch import (
@@ -60,7 +61,7 @@ DELETED_SUFFIX = ".deleted"
 
 _STAMP = Struct(">qii")  # base offset, length, leader epoch: the head of a batch, which a leader writes
 
-_logger = logging.getLogger(__name__)
+_log = logs.get_logger(__name__)
 
 
 class AppendInfo(NamedTuple):
@@ -85,9 +86,9 @@ class TimestampedOffset(NamedTuple):
 class Log:
     __slots__ = (
         "_boundaries", "_inspects_batches", "_log_append_time", "_reader", "_refused_attributes", "_rng",
-        "_snapshots", "_truncations", "_unsynced_directories", "config", "directory", "disk", "flushed_offset",
-        "high_watermark", "leader_epochs", "log_end_offset", "log_start_offset", "partition", "producers", "segments",
-        "tasks", "topic", "topic_id",
+        "_snapshots", "_truncations", "config", "directory", "disk", "flushed_offset", "high_watermark", "is_offline",
+        "leader_epochs", "log_end_offset", "log_start_offset", "partition", "producers", "segments", "tasks", "topic",
+        "topic_id", "unsynced_directories",
     )  # fmt: skip
 
     def __init__(
@@ -111,6 +112,8 @@ class Log:
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
+        self.is_offline = False
+        """Whether the disk below has failed."""
         self.segments = segments
         self.leader_epochs = leader_epochs
         self.producers = ProducerStates()
@@ -122,7 +125,8 @@ class Log:
         self._reader = LogReader(segments)
         self._boundaries = self._reader.boundaries
         self._snapshots = snapshots
-        self._unsynced_directories: set[str] = set()
+        self.unsynced_directories = {directory, self.parent_directory}
+        """Those in which something was made or renamed since the last flush."""
         self._truncations = 0
         self.update_config(config)
 
@@ -135,6 +139,11 @@ class Log:
         self._log_append_time = config.is_log_append_time
         self._refused_attributes = CONTROL if config.is_log_append_time else CONTROL | LOG_APPEND_TIME
         self._inspects_batches = config.is_compacted or config.compression_type != "producer"
+
+    @property
+    def parent_directory(self) -> str:
+        """The log directory (`log.dirs`) that the partition's directory is in."""
+        return os.path.dirname(self.directory)
 
     @property
     def size_bytes(self) -> int:
@@ -375,7 +384,7 @@ class Log:
     def _reopen(self, segment: Segment) -> None:
         segment.make_writable()
         segment.index_interval_bytes = self.config.index_interval_bytes
-        self._unsynced_directories.add(self.directory)
+        self.unsynced_directories.add(self.directory)
 
     def roll(self, base_offset: int, now_ms: int) -> Segment:
         """Seal the active segment and go on in a new one that begins at `base_offset`."""
@@ -398,7 +407,7 @@ class Log:
         segment = Segment.create(self.disk, self.directory, base_offset, now_ms)
         segment.index_interval_bytes = config.index_interval_bytes
         segment.jitter_ms = self._rng.randrange(min(config.segment_jitter_ms, config.segment_ms) or 1)
-        self._unsynced_directories.add(self.directory)
+        self.unsynced_directories.add(self.directory)
         return segment
 
     def _discard(self, doomed: list[Segment]) -> None:
@@ -425,11 +434,15 @@ class Log:
         self.segments.remove(doomed)
         self._discard(doomed)
         self._move_log_start_offset(max(self.log_start_offset, self.segments.first.base_offset))
-        size_bytes = sum(segment.size for segment in doomed)
-        _logger.info(
-            "%s-%d: deleted %d segments (%d bytes), %s; the log now starts at offset %d",
-            self.topic, self.partition, len(doomed), size_bytes, reason, self.log_start_offset,
-        )  # fmt: skip
+        _log.info(
+            "segments deleted",
+            topic=self.topic,
+            partition=self.partition,
+            segments=len(doomed),
+            size_bytes=sum([segment.size for segment in doomed]),
+            reason=reason,
+            log_start_offset=self.log_start_offset,
+        )
         return len(doomed)
 
     def advance_log_start_offset(self, offset: int) -> None:
@@ -513,12 +526,12 @@ class Log:
                 self._snapshots.take(self.log_end_offset, self.producers)
         unsynced = self.segments.since(self.flushed_offset - 1)
         sealed = [segment for segment in unsynced if not segment.saved and (segment is not active or closing)]
-        writes = [file for segment in sealed for file in segment.index_files()]
+        writes = [file for segment in sealed if segment.size for file in segment.index_files()]
         writes += self._snapshots.unsaved()
         if (sealed or closing) and not self.leader_epochs.saved:
             self.leader_epochs.saved = True
             writes.append((f"{self.directory}/{epochs_file.FILE_NAME}", self.leader_epochs.encode()))
-        directories, self._unsynced_directories = self._unsynced_directories, set()
+        directories, self.unsynced_directories = self.unsynced_directories, set()
         files = [segment.file for segment in unsynced if not segment.saved]
         return FlushJob(self.log_end_offset, self._truncations, files, sealed, writes, sorted(directories))
 

@@ -9,13 +9,13 @@ that is torn or damaged the log is cut. What was below the recovery point was sy
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crc32c import crc32c
 
+from barnabas.core import logs
 from barnabas.core.seams import Disk, File
 from barnabas.records.batch import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
 from barnabas.storage import leader_epochs as epochs_file
@@ -30,7 +30,7 @@ from barnabas.storage.snapshots import Snapshots
 _REMAINS = (DELETED_SUFFIX, ".tmp", ".cleaned")  # what a crash may leave of work that was not finished
 _CHUNK_BYTES = 1024 * 1024
 
-_logger = logging.getLogger(__name__)
+_log = logs.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,8 @@ def open_log(
         log.complete_flush(job)
     else:
         segments.active.cool()
+        if state.is_clean:
+            log.unsynced_directories.clear()
     return log, recovery
 
 
@@ -131,7 +133,7 @@ def _read_epochs(disk: Disk, directory: str) -> LeaderEpochs:
     try:
         return LeaderEpochs.decode(disk.read_bytes(path))
     except ValueError as error:
-        _logger.warning("%s is damaged (%s); leader epochs are taken from the log as far as it is scanned", path, error)
+        _log.warning("leader epochs damaged; those of what is scanned are found again", path=path, problem=error)
         return LeaderEpochs()
 
 
@@ -178,11 +180,14 @@ def _rebuild(log: Log, snapshots: Snapshots, doubtful: list[Segment], recovery_p
         if segment is not log.segments.active:
             segment.seal()
     if recovery.dropped_bytes:
-        _logger.warning(
-            "%s-%d: after an unclean stop %d bytes were torn or damaged and are dropped, %d segments among them; "
-            "the log now ends at offset %d",
-            log.topic, log.partition, recovery.dropped_bytes, recovery.dropped_segments, log.log_end_offset,
-        )  # fmt: skip
+        _log.warning(
+            "torn or damaged records dropped after an unclean stop",
+            topic=log.topic,
+            partition=log.partition,
+            dropped_bytes=recovery.dropped_bytes,
+            dropped_segments=recovery.dropped_segments,
+            log_end_offset=log.log_end_offset,
+        )
     return recovery
 
 

@@ -7,13 +7,12 @@ recovery point passes it. Losing one costs time only: an older one and the batch
 
 from __future__ import annotations
 
-import logging
-
+from barnabas.core import logs
 from barnabas.core.seams import Disk
 from barnabas.storage.producer_state import SNAPSHOT_SUFFIX, CorruptSnapshot, ProducerStates
 from barnabas.storage.segment import base_name
 
-_logger = logging.getLogger(__name__)
+_log = logs.get_logger(__name__)
 
 
 class Snapshots:
@@ -78,5 +77,5 @@ class Snapshots:
                     producers.restore(self._unsaved.get(offset) or self._disk.read_bytes(self.path(offset)))
                     return offset
                 except CorruptSnapshot as error:
-                    _logger.warning("%s: %s; an older one or the log is read instead", self.path(offset), error)
+                    _log.warning("snapshot skipped", path=self.path(offset), problem=error)
         return -1

@@ -1,0 +1,362 @@
+"""All logs of a broker, over all its `log.dirs`, and the work that goes on behind them.
+
+Logs are opened one by one as the broker learns which partitions it hosts: each with its topic's settings, and
+recovered first if the directory was not closed cleanly. Flushes, removals, recovery and checkpoints run in the
+executor; what they find out is applied back on the loop, which owns all state here.
+
+A directory whose disk fails goes offline with its logs, and nothing in it is touched again; the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any, Protocol
+
+from barnabas.core import ids, logs
+from barnabas.core.seams import Clock, Disk, Executor
+from barnabas.storage import checkpoints
+from barnabas.storage.checkpoints import TopicPartition
+from barnabas.storage.directory import DELETE_SUFFIX, LogDirectory
+from barnabas.storage.flush import Flusher
+from barnabas.storage.log import Log
+from barnabas.storage.log_config import LogConfig
+from barnabas.storage.recovery import Recovery, create_log, open_log
+
+_LONGEST_SLEEP_S = 3600.0  # some intervals default to 2**63 - 1 ms, which no timer takes
+_FLUSH_CHECK_S = 1.0  # how often, at the least, logs are asked whether flush.ms is over
+
+_log = logs.get_logger(__name__)
+
+
+class Settings(Protocol):
+    """The broker's configuration, by Kafka's names."""
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]: ...
+
+    def __getitem__(self, name: str) -> Any: ...
+
+
+class StorageMetrics(Protocol):
+    def fsync(self, seconds: float) -> None: ...
+
+    def recovered(self, scanned_bytes: int, dropped_bytes: int, seconds: float) -> None: ...
+
+
+class LogManager:
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        executor: Executor,
+        config: Settings,
+        random: Random,
+        metrics: StorageMetrics,
+        on_offline: Callable[[list[Log]], None] = lambda logs: None,
+    ) -> None:
+        """`on_offline` learns which logs a failing disk has taken away."""
+        self._disk = disk
+        self._clock = clock
+        self._executor = executor
+        self._config = config
+        self._random = random
+        self._metrics = metrics
+        self._on_offline = on_offline
+        self.directories = [LogDirectory(disk, path) for path in config.log_dirs]
+        self.logs: dict[TopicPartition, Log] = {}
+        self._closed_logs: dict[TopicPartition, LogDirectory] = {}  # found on disk, not opened so far
+        self._flushers: dict[Log, Flusher] = {}
+        self._writing: dict[LogDirectory, asyncio.Lock] = {}
+        self._removals: set[asyncio.TimerHandle] = set()
+        self._background: set[asyncio.Task[None]] = set()
+        self._checkpoints_due: set[LogDirectory] = set()
+
+    # life
+
+    async def open(self, broker_id: int, cluster_id: str) -> None:
+        """Lock the directories and find the logs in them. One that cannot be read is left offline; not if all are."""
+        for directory in self.directories:
+            self._writing[directory] = asyncio.Lock()
+            try:
+                found = await self._executor.submit(directory.open, broker_id, cluster_id, self._random)
+            except OSError as error:
+                self._take_offline(directory, error)
+                continue
+            for partition in found:
+                first = self._closed_logs.setdefault(partition, directory)
+                if first is not directory:
+                    _log.error("partition found twice", topic=partition[0], partition=partition[1],
+                               used=first.path, ignored=directory.path)  # fmt: skip
+        if all(directory.is_offline for directory in self.directories):
+            raise OSError(errno.EIO, f"none of log.dirs={','.join(self._config.log_dirs)} can be used")
+
+    def start_background_work(self) -> None:
+        for partition, directory in self._closed_logs.items():
+            _log.warning("log belongs to no partition of this broker; remove it if it is not needed",
+                         topic=partition[0], partition=partition[1], directory=directory.path)  # fmt: skip
+        self._every("log.retention.check.interval.ms", self._delete_old_segments)
+        self._every("log.flush.scheduler.interval.ms", self._flush_by_time, at_most_s=_FLUSH_CHECK_S)
+        self._every("log.flush.offset.checkpoint.interval.ms", self.checkpoint)
+        self._every("log.flush.start.offset.checkpoint.interval.ms", self.checkpoint)
+        self._every("replica.high.watermark.checkpoint.interval.ms", self.checkpoint)
+        self._every("producer.id.expiration.check.interval.ms", self._expire_producers)
+
+    async def close(self, broker_epoch: int = checkpoints.UNKNOWN_BROKER_EPOCH) -> None:
+        """Sync and close every log, and mark the directories that are whole as closed."""
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        for removal in self._removals:
+            removal.cancel()
+        await asyncio.gather(*map(self._close_log, list(self.logs.values())))
+        for directory in self.directories:
+            if not directory.is_offline:
+                await self._checkpoint_directory(directory)
+            if not directory.is_offline:
+                try:
+                    await self._executor.submit(directory.mark_clean, broker_epoch)
+                except OSError as error:
+                    self._take_offline(directory, error)
+            directory.release()
+        self.logs.clear()
+
+    async def _close_log(self, log: Log) -> None:
+        try:
+            await self._flushers[log].idle()
+            if not log.is_offline:
+                job = log.prepare_flush(closing=True)
+                if job.files or job.writes or job.directories:
+                    await self._executor.submit(job.run, self._disk)
+                log.complete_flush(job)
+                log.release()
+        except OSError as error:
+            self.fail(log, error)
+
+    # logs
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        return self.logs.get((topic, partition))
+
+    async def get_or_create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
+        """The log of a partition, opened and if need be recovered, or made; OSError if its disk does not allow it."""
+        key = (topic, partition)
+        log = self.logs.get(key)
+        if log is not None:
+            return log
+        directory = self._closed_logs.pop(key, None)
+        if directory is not None:
+            log = await self._open(directory, topic, partition, topic_id, config)
+        if log is None:
+            log = await self._create(topic, partition, topic_id, config)
+        self.logs[key] = log
+        log.tasks = self
+        self._flushers[log] = Flusher(log, self._clock, self._executor, self._metrics.fsync, self.fail)
+        return log
+
+    async def _open(
+        self, directory: LogDirectory, topic: str, partition: int, topic_id: bytes, config: LogConfig
+    ) -> Log | None:
+        """The log that was found; None if it is of an older topic of the same name, which then goes."""
+        path = f"{directory.path}/{topic}-{partition}"
+        state = directory.state_of((topic, partition))
+        disk, random, now_ms = self._disk, self._random, self._clock.now_ms()
+        started = self._clock.monotonic()
+
+        def open_or_refuse() -> tuple[Log, Recovery] | None:
+            found_id = checkpoints.read_topic_id(disk, path)
+            if found_id is None:
+                checkpoints.write_topic_id(disk, path, topic_id)
+            elif found_id != topic_id:
+                return None
+            return open_log(disk, path, topic, partition, topic_id, config, random, now_ms, state)
+
+        try:
+            opened = await self._executor.submit(open_or_refuse)
+            if opened is None:
+                await self._remove_directory(path, config)
+        except OSError as error:
+            self._take_offline(directory, error)
+            raise
+        directory.forget((topic, partition))
+        if opened is None:
+            return None
+        log, recovery = opened
+        if recovery.scanned_segments:
+            seconds = self._clock.monotonic() - started
+            self._metrics.recovered(recovery.scanned_bytes, recovery.dropped_bytes, seconds)
+        return log
+
+    async def _create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
+        directory = self._least_loaded()
+        path = f"{directory.path}/{topic}-{partition}"
+        disk, random, now_ms = self._disk, self._random, self._clock.now_ms()
+
+        def create() -> Log:
+            disk.make_dirs(path)
+            checkpoints.write_topic_id(disk, path, topic_id)
+            return create_log(disk, path, topic, partition, topic_id, config, random, now_ms)
+
+        try:
+            return await self._executor.submit(create)
+        except OSError as error:
+            self._take_offline(directory, error)
+            raise
+
+    def _least_loaded(self) -> LogDirectory:
+        """The directory with the fewest logs. While one is offline nobody knows what it holds, so nothing is made."""
+        offline = [directory.path for directory in self.directories if directory.is_offline]
+        if offline:
+            raise OSError(errno.EIO, f"no log is made while a log directory is offline: {', '.join(offline)}")
+        load = dict.fromkeys((directory.path for directory in self.directories), 0)
+        for log in self.logs.values():
+            load[log.parent_directory] += 1
+        return min(self.directories, key=lambda directory: load[directory.path])
+
+    async def delete(self, log: Log) -> None:
+        """Forget a log; its files are renamed at once, and removed after `file.delete.delay.ms`."""
+        del self.logs[log.topic, log.partition]
+        await self._flushers.pop(log).idle()
+        if log.is_offline:
+            return
+        for segment in log.segments:
+            segment.cool()
+        try:
+            await self._remove_directory(log.directory, log.config)
+        except OSError as error:
+            self._take_offline(self._directory_of(log), error)
+
+    async def _remove_directory(self, path: str, config: LogConfig) -> None:
+        parent, _, name = path.rpartition("/")
+        doomed = f"{parent}/{name}.{ids.random_uuid(self._random).hex()}{DELETE_SUFFIX}"
+        self._disk.rename(path, doomed)
+        await self._executor.submit(self._disk.sync_dir, parent)
+        self._later(config.file_delete_delay_ms, self._disk.remove_tree, doomed)
+
+    # flushing
+
+    def flush(self, log: Log) -> asyncio.Future[int]:
+        """Sync all that is in the log now; gives the offset up to which it is synced, or an OSError."""
+        return self._flushers[log].flush()
+
+    async def _flush_by_time(self) -> None:
+        now = self._clock.monotonic()
+        for log, flusher in list(self._flushers.items()):
+            due = (now - flusher.flushed_at) * 1000 >= log.config.flush_ms
+            if due and log.log_end_offset > log.flushed_offset and not log.is_offline:
+                self.segment_sealed(log)
+
+    def segment_sealed(self, log: Log) -> None:
+        flush = self._flushers[log].flush()
+        flush.add_done_callback(lambda done: done.cancelled() or done.exception())  # `fail` has told of it already
+
+    # checkpoints
+
+    def checkpoint_soon(self, log: Log) -> None:
+        self._checkpoints_due.add(self._directory_of(log))
+        self._spawn(self._write_due_checkpoints())
+
+    async def _write_due_checkpoints(self) -> None:
+        due, self._checkpoints_due = self._checkpoints_due, set()
+        for directory in due:
+            await self._checkpoint_directory(directory)
+
+    async def checkpoint(self) -> None:
+        """Write the recovery points, high watermarks and log start offsets that have changed."""
+        for directory in self.directories:
+            await self._checkpoint_directory(directory)
+
+    checkpoint_log_start_offsets = checkpoint
+
+    async def _checkpoint_directory(self, directory: LogDirectory) -> None:
+        async with self._writing[directory]:
+            if directory.is_offline:
+                return
+            write = directory.checkpoint(self._logs_in(directory))
+            try:
+                await self._executor.submit(write)
+            except OSError as error:
+                self._take_offline(directory, error)
+
+    # failing
+
+    def fail(self, log: Log, error: OSError) -> list[Log]:
+        """Take the directory of a log offline; all the logs that are lost with it."""
+        directory = self._directory_of(log)
+        self._take_offline(directory, error)
+        return self._logs_in(directory)
+
+    def _take_offline(self, directory: LogDirectory, error: OSError) -> None:
+        if directory.is_offline:
+            return
+        directory.is_offline = True
+        lost = self._logs_in(directory)
+        for log in lost:
+            log.is_offline = True
+        _log.error("log directory failed and is offline", directory=directory.path, problem=error, logs=len(lost))
+        self._on_offline(lost)
+
+    def _logs_in(self, directory: LogDirectory) -> list[Log]:
+        return [log for log in self.logs.values() if log.parent_directory == directory.path]
+
+    def _directory_of(self, log: Log) -> LogDirectory:
+        return next(directory for directory in self.directories if directory.path == log.parent_directory)
+
+    # background
+
+    async def _delete_old_segments(self) -> None:
+        for log in list(self.logs.values()):
+            if not log.is_offline:
+                try:
+                    log.delete_old_segments(self._clock.now_ms())
+                except OSError as error:
+                    self.fail(log, error)
+                await asyncio.sleep(0)  # a thousand logs must not hold the loop in one piece
+
+    async def _expire_producers(self) -> None:
+        for log in list(self.logs.values()):
+            log.producers.remove_expired(self._clock.now_ms(), self._config["producer.id.expiration.ms"])
+
+    def remove_later(self, paths: list[str], delay_ms: int) -> None:
+        self._later(delay_ms, self._remove_files, paths)
+
+    def _remove_files(self, paths: list[str]) -> None:
+        for path in paths:
+            if self._disk.exists(path):
+                self._disk.remove(path)
+
+    def _later(self, delay_ms: int, remove: Callable[[Any], None], what: Any) -> None:
+        """Remove something in a while, in a thread; what a stop or an error leaves, the next start removes."""
+
+        def begin() -> None:
+            self._removals.discard(handle)
+            self._spawn(run())
+
+        async def run() -> None:
+            try:
+                await self._executor.submit(remove, what)
+            except OSError as error:
+                _log.warning("files could not be removed", what=what, problem=error)
+
+        handle = asyncio.get_running_loop().call_later(delay_ms / 1000, begin)
+        self._removals.add(handle)
+
+    def _every(self, key: str, work: Callable[[], Awaitable[None]], at_most_s: float = _LONGEST_SLEEP_S) -> None:
+        """Do `work` again and again, as often as a configuration key says."""
+
+        async def repeat() -> None:
+            while True:
+                await asyncio.sleep(min(self._config[key] / 1000, at_most_s))
+                try:
+                    await work()
+                except Exception:  # one failure must not end the work for good
+                    _log.exception("background work failed", interval=key)
+
+        self._spawn(repeat())
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
