@@ -72,17 +72,23 @@ class Fetcher:
 
     async def fetch(self, timeout_ms: int) -> list[Fetched]:
         """What has come in, waiting up to `timeout_ms` for the first; an empty list if that was not enough."""
-        self._raise_problem()
-        await self._start()
-        if not self._fetches:
-            await asyncio.sleep(timeout_ms / 1000)
-            return []
-        done, _ = await asyncio.wait(
-            self._fetches.values(), timeout=timeout_ms / 1000, return_when=asyncio.FIRST_COMPLETED
-        )
-        # From here on nothing waits: positions have moved past records that only this call holds.
+        deadline = self._client.clock.monotonic() + timeout_ms / 1000
+        while True:
+            self._raise_problem()
+            await self._start()
+            left = max(0.0, deadline - self._client.clock.monotonic())
+            if self._fetches:
+                await asyncio.wait(self._fetches.values(), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            elif not self.positions:
+                await asyncio.sleep(left)
+            # Nothing waits between here and the caller: positions have moved past records that only this call holds.
+            fetched = self._take_finished()
+            if fetched or (self._problem is None and self._client.clock.monotonic() >= deadline):
+                return fetched
+
+    def _take_finished(self) -> list[Fetched]:
         fetched = []
-        for leader in [node_id for node_id, task in self._fetches.items() if task in done]:
+        for leader in [node_id for node_id, task in self._fetches.items() if task.done()]:
             for answer in self._fetches.pop(leader).result():
                 self._asked.discard(answer.partition)
                 if self.positions.get(answer.partition) != answer.position:
@@ -91,8 +97,6 @@ class Fetcher:
                     self._failed(answer.partition, answer.problem)
                 elif taken := self._take(answer):
                     fetched.append(taken)
-        if not fetched:
-            self._raise_problem()
         return fetched
 
     def _raise_problem(self) -> None:
@@ -147,12 +151,12 @@ class Fetcher:
                     by_leader.setdefault(leader, []).append(partition)
         for leader, led in by_leader.items():
             self._asked.update(led)
-            self._fetches[leader.node_id] = asyncio.create_task(self._ask(leader, led))
+            positions = {partition: self.positions[partition] for partition in led}
+            self._fetches[leader.node_id] = asyncio.create_task(self._ask(leader, positions))
 
-    async def _ask(self, leader: BrokerInfo, led: list[TopicPartition]) -> list[_Answer]:
-        positions = {partition: self.positions[partition] for partition in led}
+    async def _ask(self, leader: BrokerInfo, positions: dict[TopicPartition, int]) -> list[_Answer]:
         try:
-            ids = {name: (await self._client.metadata.topic(name)).topic_id for name in by_topic(led)}
+            ids = {name: (await self._client.metadata.topic(name)).topic_id for name in by_topic(positions)}
             response = await self._client.ask(
                 leader,
                 self._request(positions, ids),
