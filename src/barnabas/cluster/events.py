@@ -14,7 +14,7 @@ from barnabas.cluster.image import ConfigResource, Endpoint, SupportedFeature
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import ZERO_UUID
 
-Reply = TypeVar("Reply")
+Reply = TypeVar("Reply", covariant=True)
 
 
 class Event(Generic[Reply]):

@@ -122,7 +122,6 @@ class MetadataLog:
     async def start(self) -> None:
         """Return with the image up to date, and as controller if the claim was free. Waits for a store that is away."""
         started = self._clock.monotonic()
-        await self._persist(self._load)
         await self._persist(self._follow)
         _log.info(
             "metadata replayed",
@@ -191,12 +190,6 @@ class MetadataLog:
             self._resign("metadata log of this broker has failed")
 
     # Following
-
-    async def _load(self) -> None:
-        snapshot = await self._store.latest_snapshot()
-        if snapshot is not None:
-            self._snapshot_index = snapshot.index
-            self._publish(_image_of(snapshot))
 
     async def _follow(self) -> None:
         """Fold what is new; then lead if nobody does, or stop leading if somebody else does."""
