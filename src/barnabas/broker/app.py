@@ -9,20 +9,22 @@ under a new broker epoch, take up the partitions, and only then read the first r
 from __future__ import annotations
 
 import asyncio
+import math
+import sys
 from collections.abc import Coroutine, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
 from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.fetch_sessions import FetchSessions
-from barnabas.broker.metrics import Metrics
+from barnabas.broker.metrics import Metrics, PartitionSample
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.cluster import image as images
 from barnabas.cluster.events import BrokerHeartbeat, CreateTopics, NewTopic, RegisterBroker
 from barnabas.cluster.metadata_log import MetadataLog
 from barnabas.cluster.replicas import Replicas
 from barnabas.core import ids, logs
-from barnabas.core.errors import ErrorCode
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.listeners import Endpoint, advertise
 from barnabas.core.topic_keys import resolve_topic
 from barnabas.net.server import Limits, Server
@@ -34,9 +36,11 @@ if TYPE_CHECKING:
     from barnabas.coordination.store import MetadataStore
     from barnabas.core.broker_config import BrokerConfig
     from barnabas.core.seams import Clock, Disk, Executor, Network
+    from barnabas.storage.log import Log
 
 _log = logs.get_logger(__name__)
 _SWEEPS_PER_IDLE_TIME = 10
+_LONGEST_SWEEP_SECONDS = 60.0
 
 
 class StartError(Exception):
@@ -68,7 +72,7 @@ class Broker:
         self.broker_epoch = -1
         self.metrics = Metrics()
         self.call_later = asyncio.get_running_loop().call_later
-        self.manager = LogManager(disk, clock, executor, config)
+        self.manager = LogManager(disk, clock, executor, config, random, self.metrics, self._logs_lost)
         self.metadata = MetadataLog(store, clock, random, config)
         self.replicas = Replicas(self.broker_id, self.manager, self.log_config)
         self.fetch_sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], random)
@@ -85,12 +89,13 @@ class Broker:
         config = self.config
         max_frame_bytes = config["socket.request.max.bytes"]
         max_held_bytes = config["queued.max.request.bytes"]
+        max_idle_ms = config["connections.max.idle.ms"]
         return Limits(
             max_frame_bytes=max_frame_bytes,
-            max_held_bytes=max_held_bytes if max_held_bytes > 0 else 2 * max_frame_bytes,
+            max_held_bytes=max_held_bytes if max_held_bytes > 0 else sys.maxsize,
             max_connections=config["max.connections"],
             max_connections_per_ip=config["max.connections.per.ip"],
-            max_idle_seconds=config["connections.max.idle.ms"] / 1000,
+            max_idle_seconds=max_idle_ms / 1000 if max_idle_ms >= 0 else math.inf,
         )
 
     # life
@@ -99,7 +104,10 @@ class Broker:
         """Serve; returns when the first request may come."""
         await self._store.open()
         self.cluster_id = await self._store.cluster_id(ids.uuid_text(ids.random_uuid(self._random)))
-        await self.manager.open(self.broker_id, self.cluster_id)
+        try:
+            await self.manager.open(self.broker_id, self.cluster_id)
+        except (KafkaError, OSError) as error:
+            raise StartError(str(error)) from error
         self.metadata.subscribe(self._metadata_changed)
         self._spawn(self.replicas.run())
         await self.metadata.start()
@@ -142,16 +150,21 @@ class Broker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.manager.close()
+        await self.manager.close(self.broker_epoch)
         await self.metadata.stop()
         await self._store.close()
+
+    def _logs_lost(self, lost: list[Log]) -> None:
+        self.replicas.logs_lost(lost)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         self._tasks.append(asyncio.create_task(work))
 
     async def _close_idle_connections(self) -> None:
         while True:
-            await asyncio.sleep(self.server.limits.max_idle_seconds / _SWEEPS_PER_IDLE_TIME)
+            await asyncio.sleep(
+                min(self.server.limits.max_idle_seconds / _SWEEPS_PER_IDLE_TIME, _LONGEST_SWEEP_SECONDS)
+            )
             self.server.close_idle()
 
     # metadata
@@ -163,6 +176,7 @@ class Broker:
             changed = self.config.set_dynamic(image.configs.get(own, {}), image.configs.get(everybody, {}))
             if changed:
                 _log.info("configuration changed", keys=",".join(sorted(changed)))
+                self.server.limits = self._limits()
                 for topic in image.topics.values():
                     self.replicas.reconfigure(topic)
         self.replicas.follow(delta, image)
@@ -171,6 +185,20 @@ class Broker:
         """A topic's settings as they are now."""
         overrides = self.metadata.image.config(images.TOPIC_RESOURCE, topic)
         return LogConfig.from_values(resolve_topic(overrides, self.config))
+
+    def partition_samples(self) -> list[PartitionSample]:
+        """Sizes and offsets of all partitions, for the metrics."""
+        return [
+            PartitionSample(
+                log.topic,
+                log.partition,
+                log.log_start_offset,
+                log.high_watermark,
+                log.log_end_offset,
+                log.size_bytes,
+            )
+            for log in self.replicas.logs()
+        ]
 
     async def create_topics_on_demand(self, names: Sequence[str]) -> dict[str, ErrorCode]:
         """Create topics that somebody asked about, with the broker's defaults; what was refused, and why."""

@@ -105,7 +105,7 @@ class Dispatcher:
         try:
             header, position = decode_request_header(frame)
             key, version = header.api_key, header.api_version
-            route = self._routes.get((key, version)) or self._route(key, version)
+            route = self._routes.get((key, version)) or self._route(key, version, header.correlation_id)
             if route.is_coroutine:
                 frame = memoryview(bytes(frame))
             request, _ = route.decode(frame, position)
@@ -162,16 +162,16 @@ class Dispatcher:
         self._metrics.request(key, version, self._monotonic() - started, getattr(response, "error_code", 0))
         return parts
 
-    def _route(self, key: int, version: int) -> _Route:
+    def _route(self, key: int, version: int, correlation_id: int) -> _Route:
         lowest, highest = handlers.SERVED.get(key, (0, -1))
         if not max(lowest, api(key).min_version) <= version <= highest:
-            raise UnknownApi(key, version, 0)
+            raise UnknownApi(key, version, correlation_id)
         route = self._routes[key, version] = _Route(key, version)
         return route
 
     def _refuse_api_versions(self, connection: Connection, unknown: UnknownApi) -> None:
         """A newer client learns in version 0 which versions there are, and asks again (KIP-511)."""
-        route = self._routes.get((_API_VERSIONS, 0)) or self._route(_API_VERSIONS, 0)
+        route = self._routes.get((_API_VERSIONS, 0)) or self._route(_API_VERSIONS, 0, unknown.correlation_id)
         response = route.handle(None, Context(self._broker, connection, 0, None))
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
         connection.reply(self._encode(route, response, _API_VERSIONS, 0, unknown.correlation_id, self._monotonic()))

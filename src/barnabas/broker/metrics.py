@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
+from typing import NamedTuple
 
 LATENCY_BOUNDS = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
@@ -34,6 +35,17 @@ class Histogram:
     def observe(self, seconds: float) -> None:
         self.buckets[bisect_left(LATENCY_BOUNDS, seconds)] += 1
         self.seconds += seconds
+
+
+class PartitionSample(NamedTuple):
+    """One partition's log at the moment of the scrape."""
+
+    topic: str
+    partition: int
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    size_bytes: int
 
 
 class Metrics:

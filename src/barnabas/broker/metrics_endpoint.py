@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker.metrics import LATENCY_BOUNDS, Histogram, Metrics
+from barnabas.broker.metrics import LATENCY_BOUNDS, Histogram, Metrics, PartitionSample
 from barnabas.core.errors import ErrorCode
 from barnabas.net.server import Traffic
 from barnabas.wire.registry import api
@@ -21,17 +21,6 @@ if TYPE_CHECKING:
 _HEAD_LIMIT_BYTES = 8192
 _HEAD_TIMEOUT_S = 5.0
 _MAX_SCRAPERS = 16
-
-
-class PartitionSample(NamedTuple):
-    """One partition's log at the moment of the scrape."""
-
-    topic: str
-    partition: int
-    log_start_offset: int
-    high_watermark: int
-    log_end_offset: int
-    size_bytes: int
 
 
 class Scrape(NamedTuple):

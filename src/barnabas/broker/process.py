@@ -13,6 +13,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.broker.app import Broker, StartError
+from barnabas.broker.metrics import LoopProbe
 from barnabas.coordination.embedded import EmbeddedStore
 from barnabas.coordination.store import StoreUnavailable
 from barnabas.core import logs
@@ -21,6 +22,7 @@ from barnabas.net.sockets import TcpNetwork
 from barnabas.storage.disk import RealDisk
 
 if TYPE_CHECKING:
+    from barnabas.broker.metrics_endpoint import MetricsEndpoint
     from barnabas.core.broker_config import BrokerConfig
 
 T = TypeVar("T")
@@ -94,12 +96,38 @@ async def _run(
             await broker.start()
         except StoreUnavailable as error:
             raise StartError(str(error)) from error
+        endpoint = await _start_metrics(broker, config["barnabas.metrics.host"], metrics_port)
+        probe = LoopProbe(broker.metrics.loop_lag, loop)
         gc.collect()
         gc.freeze()
         gc.set_threshold(_GC_THRESHOLD)
         on_ready([f"{endpoint.host}:{endpoint.port}" for endpoint in broker.endpoints])
         await stopping.wait()
         _log.info("stopping")
+        probe.close()
+        if endpoint is not None:
+            await endpoint.close()
         await broker.stop()
     finally:
         executor.close()
+
+
+async def _start_metrics(broker: Broker, host: str, port: int | None) -> MetricsEndpoint | None:
+    if port is None:
+        return None
+    import platform
+
+    from barnabas import __version__
+    from barnabas.broker.metrics_endpoint import MetricsEndpoint
+    from barnabas.records import engine
+
+    build = {"version": __version__, "python": platform.python_version(), "codec": engine.describe()}
+    endpoint = MetricsEndpoint(broker.metrics, broker.server.traffic, broker.partition_samples, build)
+    try:
+        bound = await endpoint.start(host, port)
+    except OSError as error:
+        raise StartError(
+            f"cannot serve metrics on {host}:{port}: {error.strerror or error}; choose another port"
+        ) from error
+    _log.info("metrics", address=f"http://{host}:{bound}/metrics")
+    return endpoint

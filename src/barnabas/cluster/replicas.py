@@ -127,18 +127,20 @@ class Replicas:
         error = flush.exception()
         if error is None:
             partition.flushed(flush.result())
-        elif isinstance(error, OSError):
-            self.disk_failed(partition, error)
-        else:
+        elif not isinstance(error, OSError):  # of a failing disk the manager has told already
             raise error
 
     def disk_failed(self, partition: Partition, error: OSError) -> ErrorCode:
-        """A write or a flush has failed: its directory goes offline with all its partitions, the others go on."""
-        for log in self.manager.fail(partition.log, error):
-            hit = self.partitions.get((log.topic, log.partition))
-            if hit is not None:
-                hit.resign(ErrorCode.KAFKA_STORAGE_ERROR)
+        """A write has failed: its directory goes offline with all its partitions, the others go on."""
+        self.manager.fail(partition.log, error)
         return ErrorCode.KAFKA_STORAGE_ERROR
+
+    def logs_lost(self, lost: list[Log]) -> None:
+        """A directory went offline: nobody need wait for its partitions any longer."""
+        for log in lost:
+            partition = self.partitions.get((log.topic, log.partition))
+            if partition is not None:
+                partition.resign(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def logs(self) -> list[Log]:
         return [partition.log for partition in self.partitions.values()]

@@ -12,8 +12,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from barnabas.broker.metrics import LATENCY_BOUNDS, Histogram, LoopProbe, Metrics
-from barnabas.broker.metrics_endpoint import MetricsEndpoint, PartitionSample, render, take
+from barnabas.broker.metrics import LATENCY_BOUNDS, Histogram, LoopProbe, Metrics, PartitionSample
+from barnabas.broker.metrics_endpoint import MetricsEndpoint, render, take
 from barnabas.core.errors import ErrorCode
 from barnabas.net.server import Traffic
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from barnabas.broker.app import Broker
     from barnabas.broker.dispatch import Context
 
+_FOR_ALL = ConfigSource.DYNAMIC_DEFAULT_BROKER
+
 
 def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
     response = DescribeConfigsResponse()
@@ -64,7 +66,7 @@ def _entries(resource: DescribeConfigsResource, broker: Broker) -> list[ConfigEn
         return describe_topic(broker.metadata.image.config(TOPIC_RESOURCE, name), broker.config, keys)
     if resource.resource_type == BROKER_RESOURCE:
         if name == "":
-            return [e for e in broker.config.describe(keys) if e.source == ConfigSource.DYNAMIC_DEFAULT_BROKER]
+            return _set_for_all_brokers(broker, keys)
         if name != str(broker.broker_id):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
@@ -74,3 +76,13 @@ def _entries(resource: DescribeConfigsResource, broker: Broker) -> list[ConfigEn
     raise KafkaError(
         ErrorCode.INVALID_REQUEST, f"resources of type {resource.resource_type} have no configuration here"
     )
+
+
+def _set_for_all_brokers(broker: Broker, keys: list[str] | None) -> list[ConfigEntry]:
+    """What is set for all brokers, also where this broker has a value of its own that counts more."""
+    set_for_all = broker.metadata.image.config(BROKER_RESOURCE, "")
+    return [
+        entry._replace(value=None if entry.sensitive else set_for_all[entry.name], source=_FOR_ALL)
+        for entry in broker.config.describe(keys)
+        if entry.name in set_for_all
+    ]
