@@ -1,0 +1,26 @@
+"""Every test of the codec runs on both engines: the compiled one and its sources."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from barnabas.records import codec, column_codec, engine
+
+
+@pytest.fixture(params=["compiled", "uncompiled"])
+def either_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_engine(request.param, monkeypatch)
+
+
+def use_engine(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "uncompiled":
+        monkeypatch.setattr(engine, "codec", codec)
+        monkeypatch.setattr(engine, "column_codec", column_codec)
+    else:
+        choice = engine.choose(pure=False)
+        if not choice.compiled:
+            (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(choice.reason)
+        monkeypatch.setattr(engine, "codec", choice.codec)
+        monkeypatch.setattr(engine, "column_codec", choice.column_codec)
