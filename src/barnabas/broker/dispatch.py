@@ -27,7 +27,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.compiler import codec
 from barnabas.wire.headers import UnknownApi, decode_request_header, encode_response_header
 from barnabas.wire.primitives import DecodeError
-from barnabas.wire.registry import api
+from barnabas.wire.registry import API_KEYS, api
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
@@ -41,11 +41,12 @@ _log = logs.get_logger(__name__)
 
 
 class Later(Generic[R]):
-    """A response that is not there yet."""
+    """A response that is not there yet. `on_abandoned` is called if the connection ends before it came."""
 
-    __slots__ = ("_response", "_then")
+    __slots__ = ("_response", "_then", "on_abandoned")
 
-    def __init__(self) -> None:
+    def __init__(self, on_abandoned: Callable[[], None] | None = None) -> None:
+        self.on_abandoned = on_abandoned
         self._response: R | None = None
         self._then: Callable[[R], None] | None = None
 
@@ -102,6 +103,7 @@ class Dispatcher:
 
     def serve(self, connection: Connection, frame: memoryview) -> None:
         started = self._monotonic()
+        key = version = -1
         try:
             header, position = decode_request_header(frame)
             key, version = header.api_key, header.api_version
@@ -118,6 +120,9 @@ class Dispatcher:
         except DecodeError as error:
             self._client_mistake(connection, f"malformed request: {error}")
             return
+        except Exception:
+            self._own_mistake(connection, key, version)
+            return
         context = Context(self._broker, connection, version, header.client_id)
         correlation_id = header.correlation_id
         if route.is_coroutine:
@@ -133,9 +138,12 @@ class Dispatcher:
             return
         if type(response) is Later:
             slot = connection.defer()
-            response.then(lambda ready: slot.reply(self._encode(route, ready, key, version, correlation_id, started)))
+            slot.on_abandoned = response.on_abandoned
+            response.then(
+                lambda ready: slot.reply(self._encode(connection, route, ready, key, version, correlation_id, started))
+            )
         elif response is not None:
-            connection.reply(self._encode(route, response, key, version, correlation_id, started))
+            connection.reply(self._encode(connection, route, response, key, version, correlation_id, started))
         else:
             self._metrics.request(key, version, self._monotonic() - started, 0)
 
@@ -152,13 +160,25 @@ class Dispatcher:
         except Exception:
             self._own_mistake(context.connection, key, context.version)
             return
-        slot.reply(self._encode(route, response, key, context.version, correlation_id, started))
+        slot.reply(self._encode(context.connection, route, response, key, context.version, correlation_id, started))
 
     def _encode(
-        self, route: _Route, response: Any, key: int, version: int, correlation_id: int, started: float
+        self,
+        connection: Connection,
+        route: _Route,
+        response: Any,
+        key: int,
+        version: int,
+        correlation_id: int,
+        started: float,
     ) -> list[Any]:
+        """The parts of a reply. This also runs where others are waited for, so a failure must not get out of here."""
         parts: list[Any] = [encode_response_header(key, version, correlation_id)]
-        parts += route.encode(response)
+        try:
+            parts += route.encode(response)
+        except Exception:
+            self._own_mistake(connection, key, version)
+            return []
         self._metrics.request(key, version, self._monotonic() - started, getattr(response, "error_code", 0))
         return parts
 
@@ -174,7 +194,9 @@ class Dispatcher:
         route = self._routes.get((_API_VERSIONS, 0)) or self._route(_API_VERSIONS, 0, unknown.correlation_id)
         response = route.handle(None, Context(self._broker, connection, 0, None))
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
-        connection.reply(self._encode(route, response, _API_VERSIONS, 0, unknown.correlation_id, self._monotonic()))
+        connection.reply(
+            self._encode(connection, route, response, _API_VERSIONS, 0, unknown.correlation_id, self._monotonic())
+        )
 
     def bad_frame(self, connection: Connection, error: FrameError) -> None:
         self._metrics.client_mistakes += 1
@@ -187,7 +209,8 @@ class Dispatcher:
 
     def _own_mistake(self, connection: Connection, key: int, version: int) -> None:
         self._metrics.unhandled_errors += 1
-        _log.exception("request failed", api=api(key).name, version=version, peer=connection.peer)
+        name = API_KEYS[key].name if key in API_KEYS else "unknown"
+        _log.exception("request failed", api=name, version=version, peer=connection.peer)
         connection.close("internal error")
 
     async def close(self) -> None:

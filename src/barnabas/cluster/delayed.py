@@ -77,10 +77,13 @@ class DelayedFetch:
             self.complete()
 
     def complete(self) -> None:
-        partitions, self._partitions = self._partitions, []
-        if not partitions:
-            return  # a second wake-up within one change
+        if self._partitions:  # else it is a second wake-up within one change
+            self.abandon()
+            self._done()
+
+    def abandon(self) -> None:
+        """Stop waiting: nobody asks for the answer any more."""
         self._timer.cancel()
-        for partition in partitions:
+        for partition in self._partitions:
             partition.unwatch(self)
-        self._done()
+        self._partitions = []

@@ -96,7 +96,8 @@ class Partition:
             self.leader_epoch = registration.leader_epoch
             if self.is_leader:
                 self.log.leader_epochs.assign(self.leader_epoch, self.log.log_end_offset)
-                self.acknowledgeable_offset = self.log.log_end_offset
+                if self._flush_target < 0:
+                    self.acknowledgeable_offset = self.log.log_end_offset
         if self.is_leader:
             self._advance_high_watermark()
         elif was_leader:
@@ -151,7 +152,7 @@ class Partition:
 
     def flushed(self, offset: int) -> None:
         """Everything below `offset` would survive a power cut."""
-        if offset >= self._flush_target:
+        if offset >= min(self._flush_target, self.log.log_end_offset):
             self._flush_target = -1
             offset = self.log.log_end_offset
         self.acknowledgeable_offset = max(self.acknowledgeable_offset, offset)

@@ -177,7 +177,7 @@ class Channel:
         if len(frame) < 6:
             raise DecodeError(f"a reply of {len(frame)} bytes")
         correlation_id = _LENGTH.unpack_from(frame)[0]
-        waiting = self._waiting.pop(correlation_id, None)
+        waiting = self._waiting.get(correlation_id)  # its caller takes it away, also after a reply that makes no sense
         if waiting is None:
             return  # its caller was cancelled
         called, version, future = waiting

@@ -7,6 +7,9 @@ A connection is not read while it has a reply that its peer does not take, too m
 request (one whose effects a pipelined request may rely on). So a peer that never reads costs one reply and what lay in
 the receive buffer. Frames too large for the shared receive buffer draw on one budget; over it, all but the oldest such
 connection wait.
+
+Replies wake requests of other connections, whose replies wake others: what a connection had to put off is taken up only
+after the request at hand has been replied to, never within it.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ _BYTES_PER_TURN = 2 << 20  # then other connections get their turn
 _MAX_REQUESTS_UNDER_WAY = 32
 _SMALL = (bytes, bytearray, memoryview)
 _JOINABLE = frozenset((bytes, bytearray))
+_NOTHING = memoryview(b"")
 
 
 class FileRange(Protocol):
@@ -40,6 +44,11 @@ class FileRange(Protocol):
     def position(self) -> int: ...
     @property
     def size(self) -> int: ...
+    @property
+    def is_intact(self) -> bool:
+        """Whether the file still holds what it held when the reply was made; a truncation ends that."""
+        ...
+
     def __len__(self) -> int: ...
 
 
@@ -74,12 +83,14 @@ class Limits:
 class Slot:
     """A request's place in the queue of its connection's replies."""
 
-    __slots__ = ("_connection", "exclusive", "parts")
+    __slots__ = ("_connection", "exclusive", "on_abandoned", "parts")
 
     def __init__(self, connection: Connection, exclusive: bool) -> None:
         self._connection = connection
         self.exclusive = exclusive
         self.parts: Sequence[Part] | None = None
+        self.on_abandoned: Callable[[], None] | None = None
+        """Called if the connection ends before the reply: nobody waits for it any more."""
 
     def reply(self, parts: Sequence[Part]) -> None:
         """Give the reply, now or later; an empty one means that the peer expects none."""
@@ -93,10 +104,14 @@ class Slot:
 class _Rest:
     """What is left of a file range after a part of it has been sent."""
 
-    __slots__ = ("file", "position", "size")
+    __slots__ = ("_whole", "file", "position", "size")
 
-    def __init__(self, file: File, position: int, size: int) -> None:
-        self.file, self.position, self.size = file, position, size
+    def __init__(self, whole: FileRange, position: int, size: int) -> None:
+        self._whole, self.file, self.position, self.size = whole, whole.file, position, size
+
+    @property
+    def is_intact(self) -> bool:
+        return self._whole.is_intact
 
     def __len__(self) -> int:
         return self.size
@@ -120,7 +135,7 @@ class Connection:
         self._splitter = FrameSplitter(server.scratch, server.limits.max_frame_bytes)
         self._slots: deque[Slot] = deque()
         self._out: deque[Part] = deque()
-        self._backlog: deque[memoryview] = deque()
+        self._backlog = _NOTHING  # frames, with their lengths, that came while this connection was busy
         self._reading = True
         self._writing = False
         self._last_progress = server.clock.monotonic()
@@ -155,16 +170,27 @@ class Connection:
             self._serve(frames)
 
     def _serve(self, frames: list[memoryview]) -> None:
-        serve = self._server.serve
-        for index, frame in enumerate(frames):
-            if self._busy():
-                # The frames lie in the shared buffer, which the next connection will overwrite.
-                self._backlog.extend(memoryview(bytearray(frame)) for frame in frames[index:])
-                self._update_reading()
-                return
-            serve(self, frame)
+        server = self._server
+        serve = server.serve
+        server.is_serving = True
+        try:
+            for index, frame in enumerate(frames):
+                if self._busy():
+                    self._put_off(frames[index:])
+                    break
+                serve(self, frame)
+        finally:
+            server.is_serving = False
         if self._out or self._slots:
             self._update_reading()
+        if server.ready:
+            server.take_up_ready()
+
+    def _put_off(self, frames: list[memoryview]) -> None:
+        """Keep frames for later. They lie in the shared buffer, so it is a copy: one, or small frames would swell."""
+        if not self.closed:
+            copy = bytearray().join([part for frame in frames for part in (_LENGTH.pack(len(frame)), frame)])
+            self._backlog = memoryview(copy)
 
     def _busy(self) -> bool:
         slots = self._slots
@@ -172,11 +198,12 @@ class Connection:
             self.closed or self._out or (slots and (slots[-1].exclusive or len(slots) >= _MAX_REQUESTS_UNDER_WAY))
         )
 
-    def _work_on(self) -> None:
-        """Take up what had to wait, then read again."""
-        backlog = self._backlog
-        while backlog and not self._busy():
-            self._server.serve(self, backlog.popleft())
+    def take_up(self) -> None:
+        """Go on with what was put off, then read again."""
+        while self._backlog and not self._busy():
+            end = 4 + _LENGTH.unpack_from(self._backlog)[0]
+            frame, self._backlog = self._backlog[4:end], self._backlog[end:]
+            self._server.serve(self, frame)
         self._update_reading()
 
     def _update_reading(self) -> None:
@@ -210,8 +237,8 @@ class Connection:
             slots.popleft()
             if parts:
                 self._send(parts)
-        if not self.closed and (self._backlog or not self._reading):
-            self._work_on()
+        if not self.closed and (self._backlog or self._out or not self._reading):
+            self._server.take_up(self)
 
     def _send(self, parts: Sequence[Part]) -> None:
         size = 0
@@ -264,13 +291,13 @@ class Connection:
                     traffic.copied_bytes_out += sent
                     rest: Part = memoryview(part)[sent:]
                 else:
-                    sent = self._socket.sendfile(part.file, part.position, part.size)
+                    sent = self._socket.sendfile(part.file, part.position, part.size) if part.is_intact else 0
                     if not sent:
                         # The file was cut below what the reply's length already promised.
                         self.close("truncated under a reader")
                         return
                     traffic.sendfile_bytes_out += sent
-                    rest = _Rest(part.file, part.position + sent, part.size - sent)
+                    rest = _Rest(part, part.position + sent, part.size - sent)
                 budget -= sent
                 if len(rest):
                     out[0] = rest
@@ -289,7 +316,7 @@ class Connection:
         self._last_progress = self._server.clock.monotonic()
         self._flush()
         if not self._out and not self.closed:
-            self._work_on()
+            self._server.take_up(self)
 
     # the end
 
@@ -307,10 +334,13 @@ class Connection:
         if self._writing:
             server.network.on_writable(self._socket, None)
         self._out.clear()
-        self._slots.clear()
-        self._backlog.clear()
+        abandoned, self._slots = self._slots, deque()
+        self._backlog = _NOTHING
         self._socket.close()
         server.forget(self, reason)
+        for slot in abandoned:
+            if slot.parts is None and slot.on_abandoned is not None:
+                slot.on_abandoned()
 
 
 class Server:
@@ -337,6 +367,8 @@ class Server:
         self.connections: dict[Connection, None] = {}
         self.holders: dict[Connection, int] = {}  # connections with a partial frame, oldest first
         self.waiting: dict[Connection, None] = {}  # those that are not read until the budget allows
+        self.is_serving = False
+        self.ready: deque[Connection] = deque()  # those that may go on with what they put off
         self._held_bytes = 0
         self._per_ip: dict[str, int] = {}
         self._listeners: list[Listener] = []
@@ -369,8 +401,23 @@ class Server:
         self._per_ip[ip] = self._per_ip.get(ip, 0) + 1
         self.connections[Connection(self, socket, peer, listener)] = None
 
+    def take_up(self, connection: Connection) -> None:
+        """Let a connection go on, at once or, while a request is being served, right after it."""
+        self.ready.append(connection)
+        if not self.is_serving:
+            self.take_up_ready()
+
+    def take_up_ready(self) -> None:
+        self.is_serving = True
+        try:
+            while self.ready:
+                self.ready.popleft().take_up()
+        finally:
+            self.is_serving = False
+
     def account(self, connection: Connection, held_bytes: int) -> None:
         """Note what a partial frame holds; over the budget only the oldest goes on, so that one always does."""
+        was_over = self._held_bytes > self.limits.max_held_bytes
         self._held_bytes += held_bytes - self.holders.get(connection, 0)
         if held_bytes:
             self.holders[connection] = held_bytes
@@ -380,9 +427,11 @@ class Server:
             self._wake(list(self.waiting))
             return
         oldest = next(iter(self.holders))
-        if connection in self.holders and connection is not oldest:
-            self.waiting[connection] = None
-            connection._update_reading()
+        # A buffer grows before it is accounted for, so from the moment of excess on none but the oldest may grow.
+        for holder in (connection,) if was_over else tuple(self.holders):
+            if holder in self.holders and holder is not oldest:
+                self.waiting[holder] = None
+                holder._update_reading()
         self._wake([oldest])
 
     def _wake(self, connections: list[Connection]) -> None:

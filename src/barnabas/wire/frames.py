@@ -2,8 +2,8 @@
 
 The driver receives into `writable()` and says how much came with `received()`. While nothing is left over, all
 connections receive into one shared scratch buffer, so an idle connection holds no memory and a small request is decoded
-where it landed. A frame that does not end within the scratch gets a buffer of its own, which grows with the bytes that
-really arrive, not with the length that was announced.
+where it landed. A frame that does not end within the scratch is kept as far as it came; when more of it is to be
+received, its buffer grows with the bytes that really arrived, not with the length that was announced.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import struct
 
 _LENGTH = struct.Struct(">i")
-_FIRST_BUFFER_BYTES = 1 << 20
+_MIN_BUFFER_BYTES = 1 << 16
+_QUICK_GROWTH_BYTES = 1 << 20  # up to here a buffer grows to sixteen times what it holds, then to twice
 
 
 class FrameError(ValueError):
@@ -41,7 +42,8 @@ class FrameSplitter:
         if held is None:
             return self._scratch
         if self._filled == len(held):
-            grown = bytearray(min(self._total, max(_FIRST_BUFFER_BYTES, 2 * len(held))))
+            size = max(_MIN_BUFFER_BYTES, 2 * self._filled, min(16 * self._filled, _QUICK_GROWTH_BYTES))
+            grown = bytearray(min(self._total, size))
             grown[: self._filled] = held
             self._held = held = grown
         return memoryview(held)[self._filled :]
@@ -65,13 +67,8 @@ class FrameSplitter:
 
     def _hold(self, rest: memoryview) -> None:
         self._filled = len(rest)
-        if self._filled < 4:
-            self._total = 0
-            self._held = bytearray(4)
-        else:
-            self._total = 4 + _LENGTH.unpack_from(rest)[0]
-            self._held = bytearray(min(self._total, max(_FIRST_BUFFER_BYTES, 2 * self._filled)))
-        self._held[: self._filled] = rest
+        self._total = 0 if self._filled < 4 else 4 + _LENGTH.unpack_from(rest)[0]
+        self._held = bytearray(rest) if self._total else bytearray(rest).ljust(4, b"\0")
 
     def _continue(self, count: int) -> list[memoryview]:
         held = self._held

@@ -67,10 +67,10 @@ class _Fetch:
         results, size, partitions = self._read()
         if size >= request.min_bytes or request.max_wait_ms <= 0 or not partitions:
             return self._respond(results)
-        self._later = Later()
-        DelayedFetch(
+        delayed = DelayedFetch(
             self._broker.call_later, request.max_wait_ms / 1000, request.min_bytes - size, partitions, self._try_again
         )
+        self._later = Later(delayed.abandon)
         return self._later
 
     def _try_again(self) -> None:
