@@ -174,6 +174,36 @@ def test_what_is_published_is_published_before_it_is_answered() -> None:
     run(main())
 
 
+class SleepyStore(MemoryStore):
+    """Hears of nothing while `asleep` is set."""
+
+    asleep = False
+
+    async def watch(self) -> None:
+        await super().watch()
+        await until(lambda: not self.asleep)
+
+
+def test_what_another_controller_wrote_in_ones_place_is_not_taken_for_ones_own() -> None:
+    async def main() -> None:
+        metadata = MemoryMetadata()
+        store = SleepyStore(metadata, 1)
+        log = await started(store)
+        store.asleep = True
+        await register(log)
+        metadata.claim = Claim(metadata.claim.epoch + 1, 2)
+        record = r.encode(r.TopicRecord(name="from-the-other", topic_id=b"t" * 16))
+        metadata.append(metadata.claim.epoch, metadata.next_index, b"other", (record,))
+        with pytest.raises(KafkaError, match="not the controller"):
+            await create(log, "orders")
+        assert not log.is_controller
+        store.asleep = False
+        await until(lambda: log.image.topics.keys() == {"from-the-other"})
+        await log.stop()
+
+    run(main())
+
+
 def test_a_deposed_controller_refuses_what_it_could_not_append_and_follows() -> None:
     async def main() -> None:
         metadata = MemoryMetadata()
@@ -279,16 +309,6 @@ async def fill(log: MetadataLog) -> None:
     for number in range(30):
         await create(log, f"t{number}", 3)
         await log.submit(DeleteTopics((TopicReference(f"t{number - 5}"),)))
-
-
-class SleepyStore(MemoryStore):
-    """Hears of nothing while `asleep` is set."""
-
-    asleep = False
-
-    async def watch(self) -> None:
-        await super().watch()
-        await until(lambda: not self.asleep)
 
 
 def test_a_follower_that_slept_jumps_over_a_snapshot_and_is_told_the_difference() -> None:
