@@ -21,6 +21,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from barnabas.cluster.image import Partition as PartitionImage
     from barnabas.storage.log import AppendInfo, Log
+    from barnabas.storage.log_config import LogConfig
     from barnabas.storage.log_slice import LogSlice
 
 READ_COMMITTED = 1
@@ -65,7 +66,7 @@ class Partition:
 
     __slots__ = (
         "_committed", "_flush_target", "_flushed", "_start_flush", "_watchers", "acknowledgeable_offset", "broker_id",
-        "isr", "leader", "leader_epoch", "log", "partition_epoch", "replicas",
+        "isr", "leader", "leader_epoch", "log", "min_insync_replicas", "partition_epoch", "replicas",
     )  # fmt: skip
 
     def __init__(self, broker_id: int, log: Log, start_flush: Callable[[Partition], None]) -> None:
@@ -76,6 +77,7 @@ class Partition:
         self.partition_epoch = -1
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
+        self.min_insync_replicas = 1
         self.acknowledgeable_offset = log.log_end_offset
         self._start_flush = start_flush
         self._flush_target = -1  # the end of what must be synced before it may be acknowledged; -1: nothing
@@ -91,6 +93,7 @@ class Partition:
         self.partition_epoch = registration.partition_epoch
         self.replicas = registration.replicas
         self.isr = registration.isr
+        self.min_insync_replicas = min(self.log.config.min_insync_replicas, len(self.replicas))
         if registration.leader_epoch != self.leader_epoch:
             self.leader = registration.leader
             self.leader_epoch = registration.leader_epoch
@@ -102,6 +105,13 @@ class Partition:
             self._advance_high_watermark()
         elif was_leader:
             self.resign(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Take over a topic's settings; the watermark may move when fewer replicas are asked for."""
+        self.log.update_config(config)
+        self.min_insync_replicas = min(config.min_insync_replicas, len(self.replicas))
+        if self.is_leader:
+            self._advance_high_watermark()
 
     @property
     def is_leader(self) -> bool:
@@ -159,10 +169,6 @@ class Partition:
         self._flushed.reached(self.acknowledgeable_offset)
         if self.is_leader:
             self._advance_high_watermark()
-
-    @property
-    def min_insync_replicas(self) -> int:
-        return min(self.log.config.min_insync_replicas, len(self.replicas))
 
     def _advance_high_watermark(self, size_bytes: int = _ENOUGH_BYTES) -> None:
         log = self.log

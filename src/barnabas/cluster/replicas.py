@@ -109,7 +109,7 @@ class Replicas:
         for index in range(len(topic.partitions)):
             partition = self.partitions.get((topic.name, index))
             if partition is not None:
-                partition.log.update_config(config)
+                partition.reconfigure(config)
 
     # disk
 
