@@ -22,10 +22,12 @@ from barnabas.records.uncompiled import (
 
 # The build puts other imports in place of what stands above (see setup.py).
 
+SMALLEST_BUFFER = 64 * 1024
+
 
 def _grown(old: bytearray, needed: int) -> bytearray:
     """A larger buffer with the same beginning; what follows may be anything."""
-    size = max(needed, 2 * len(old), 1024)
+    size = max(needed, 2 * len(old), SMALLEST_BUFFER)
     new = PyByteArray_FromStringAndSize(cython.NULL, size) if cython.compiled else bytearray(size)
     with memoryview(new) as target:
         target[: len(old)] = old

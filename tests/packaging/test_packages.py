@@ -1,0 +1,103 @@
+"""The source archive and the wheel, built from a copy of the tree and installed where nothing else is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.peers import ROOT
+
+pytestmark = pytest.mark.timeout(300)
+
+TREE = ("LICENSE", "README.md", "pyproject.toml", "setup.py", "src")
+NO_INDEX = ("No matching distribution found", "Could not find a version", "Failed to establish a new connection")
+USE = """
+from barnabas.records import engine
+from barnabas.records.builder import BatchBuilder
+from barnabas.records.reader import records_of
+builder = BatchBuilder()
+builder.append(b"key", b"value", [("h", None)], 5)
+assert records_of(memoryview(builder.build()))[0].value == b"value"
+print(engine.describe())
+"""
+
+
+class Packages(NamedTuple):
+    sdist: Path
+    wheel: Path
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    done = subprocess.run(
+        [str(word) for word in command],
+        env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    if done.returncode and any(sign in done.stdout for sign in NO_INDEX) and os.environ.get("CI") != "true":
+        pytest.skip("the package index is out of reach")
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Packages:
+    tree = tmp_path_factory.mktemp("tree")
+    output = tmp_path_factory.mktemp("dist")
+    for name in TREE:
+        source = ROOT / name
+        if source.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.egg-info")
+            shutil.copytree(source, tree / name, ignore=ignored)
+        else:
+            shutil.copy(source, tree)
+    run(sys.executable, "-m", "build", "--outdir", output, tree, BARNABAS_REQUIRE_COMPILED="1")
+    (sdist,), (wheel,) = output.glob("*.tar.gz"), output.glob("*.whl")
+    return Packages(sdist, wheel)
+
+
+def installed(package: Path, directory: Path, **environment: str) -> Path:
+    """The Python of a new environment that holds the package and what it depends on."""
+    venv.create(directory, with_pip=False)
+    python = directory / "bin" / "python"
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", package, **environment)
+    return python
+
+
+def test_the_archives_hold_what_they_should(packages: Packages) -> None:
+    with tarfile.open(packages.sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"LICENSE", "README.md", "pyproject.toml", "setup.py", "src/barnabas/py.typed"} <= names
+    assert {"src/barnabas/records/codec.py", "src/barnabas/records/column_codec.py"} <= names
+    assert not [name for name in names if name.endswith((".so", ".c", ".pyc"))]
+    with zipfile.ZipFile(packages.wheel) as archive:
+        files = archive.namelist()
+    assert "barnabas/py.typed" in files
+    assert [name for name in files if name.startswith("barnabas/records/_codec_c.") and not name.endswith(".c")]
+    assert [name for name in files if name.endswith("/licenses/LICENSE")]
+    assert not [name for name in files if name.endswith((".c", ".pyc"))]
+
+
+def test_the_wheel_brings_the_compiled_codec(packages: Packages, tmp_path: Path) -> None:
+    python = installed(packages.wheel, tmp_path / "wheel")
+    assert run(python, "-I", "-c", USE).startswith("compiled record codec: ")
+    assert run(python, "-c", USE, BARNABAS_PURE="1").startswith("uncompiled record codec: BARNABAS_PURE is set")
+    assert "cython" not in run(sys.executable, "-m", "pip", "--python", python, "list").lower()
+
+
+def test_without_a_compiler_the_source_archive_installs_plain_python(packages: Packages, tmp_path: Path) -> None:
+    python = installed(packages.sdist, tmp_path / "sdist", CC="/bin/false")
+    expected = "uncompiled record codec: barnabas.records._codec_c is not built; "
+    assert run(python, "-I", "-c", USE).startswith(expected)
