@@ -20,6 +20,7 @@ from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.metrics import Metrics, PartitionSample
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.cluster import image as images
+from barnabas.cluster.brokers import SUPPORTED_FEATURES
 from barnabas.cluster.events import BrokerHeartbeat, CreateTopics, NewTopic, RegisterBroker
 from barnabas.cluster.metadata_log import MetadataLog
 from barnabas.cluster.replicas import Replicas
@@ -137,7 +138,18 @@ class Broker:
         )
         registered = await self.metadata.submit(
             RegisterBroker(
-                self.broker_id, ids.random_uuid(self._random), endpoints, {}, self.config["broker.rack"] or None
+                self.broker_id,
+                ids.random_uuid(self._random),
+                endpoints,
+                SUPPORTED_FEATURES,
+                self.config["broker.rack"] or None,
+                tuple(
+                    sorted(
+                        ids.parse_uuid(directory.directory_id)
+                        for directory in self.manager.directories
+                        if directory.directory_id
+                    )
+                ),
             )
         )
         self.broker_epoch = registered.epoch
