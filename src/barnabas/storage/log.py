@@ -471,8 +471,11 @@ class Log:
             return
         doomed = [segment for segment in self.segments if segment.base_offset > offset]
         self.segments.remove(doomed)
-        self._reopen(self.segments.active)
-        self._end_at(self.segments.active.truncate_to(offset), doomed)
+        active = self.segments.active
+        self._reopen(active)
+        end_offset = active.truncate_to(offset)
+        active.file.sync()  # or a power cut could bring back what was cut
+        self._end_at(end_offset, doomed)
         self.rebuild_producers()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -505,6 +508,8 @@ class Log:
         start = max(self._snapshots.restore_latest(self.producers, self.log_end_offset), self.log_start_offset)
         if start < self.log_end_offset:
             for segment in self.segments.since(start):
+                if segment.base_offset >= self.log_end_offset:
+                    break  # recovery has yet to scan it
                 found = segment.locate(start)
                 for position, header in segment.headers(found[0]) if found else ():
                     self.replay(header, segment, position, index_aborted=False)

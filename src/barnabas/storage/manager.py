@@ -166,7 +166,11 @@ class LogManager:
         started = self._clock.monotonic()
 
         def open_or_refuse() -> tuple[Log, Recovery] | None:
-            found_id = checkpoints.read_topic_id(disk, path)
+            try:
+                found_id = checkpoints.read_topic_id(disk, path)
+            except checkpoints.CorruptCheckpoint as error:  # it is not synced, so a power cut may have torn it
+                _log.warning("topic id damaged; written again", directory=path, problem=error)
+                found_id = None
             if found_id is None:
                 checkpoints.write_topic_id(disk, path, topic_id)
             elif found_id != topic_id:

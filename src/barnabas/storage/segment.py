@@ -29,7 +29,7 @@ TIME_INDEX_SUFFIX = ".timeindex"
 TXN_INDEX_SUFFIX = ".txnindex"
 INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
-_MAX_RELATIVE_OFFSET = 2**31 - 1
+MAX_RELATIVE_OFFSET = 2**31 - 1
 _SCAN_BYTES = 8 * 1024
 _UNKNOWN = -2  # a timestamp that was not read from the files yet
 
@@ -122,7 +122,7 @@ class Segment:
         self._remove_index_files()
         self.forget_indexes()
         self._txn_index = aborted
-        for position, header in self.headers():
+        for position, header in list(self.headers()):  # at once: `add_batch` sets the size that bounds the walk
             self.add_batch(position, header.size, header.last_offset, header.max_timestamp)
         self.seal()
         return self.indexes
@@ -211,7 +211,7 @@ class Segment:
 
     def is_full_for(self, size: int, last_offset: int, segment_bytes: int, segment_index_bytes: int) -> bool:
         """Whether a batch cannot go into this segment any more."""
-        if self.size + size > segment_bytes or last_offset - self.base_offset > _MAX_RELATIVE_OFFSET:
+        if self.size + size > segment_bytes or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
         indexes = self._indexes
         return indexes is not None and (
