@@ -34,12 +34,14 @@ def run(address: str, work: Callable[[Client], Awaitable[T]]) -> T:
     return asyncio.run(session())
 
 
-async def read_all(client: Client, topic: str, **options: object) -> dict[int, list[Record]]:
+async def read_all(
+    client: Client, topic: str, isolation_level: Isolation = Isolation.READ_UNCOMMITTED
+) -> dict[int, list[Record]]:
     """Every record of a topic up to its present end, by partition."""
     info = await topics.describe_topic(client, topic)
     partitions = [TopicPartition(topic, p.partition) for p in info.partitions]
     found: dict[int, list[Record]] = {partition.partition: [] for partition in partitions}
-    async with Consumer(client, **options) as consumer:
+    async with Consumer(client, isolation_level=isolation_level) as consumer:
         await consumer.assign_at(partitions, Beginning())
         ends = await consumer.end_offsets()
         while any(position < ends[partition] for partition, position in consumer.assignment().items()):

@@ -11,10 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from barnabas.client.connections import Address, Connections, parse_addresses
+from barnabas.client.connections import Connections, parse_addresses
 from barnabas.client.errors import CannotReach
 from barnabas.client.metadata import BrokerInfo, Metadata, TopicPartition
+from barnabas.core.clock import SystemClock
 from barnabas.core.errors import KafkaError
+from barnabas.net.sockets import TcpNetwork
 
 if TYPE_CHECKING:
     from barnabas.core.seams import Clock, Network
@@ -136,13 +138,22 @@ class Client:
         return ceiling * self.random.uniform(0.8, 1.2) / 1000
 
 
-def connect(bootstrap: str, **options: Any) -> Client:
+def connect(
+    bootstrap: str,
+    *,
+    client_id: str = "barnabas",
+    connect_timeout_ms: int = 10_000,
+    request_timeout_ms: int = 30_000,
+    retry_timeout_ms: int = 30_000,
+) -> Client:
     """A client on the running loop with the machine's own network, clock and randomness."""
-    from barnabas.core.clock import SystemClock
-    from barnabas.net.sockets import TcpNetwork
-
-    network = TcpNetwork(asyncio.get_running_loop())
-    return Client(bootstrap, network=network, clock=SystemClock(), random=Random(), **options)
-
-
-__all__ = ["Address", "BrokerInfo", "Client", "TopicPartition", "connect"]
+    return Client(
+        bootstrap,
+        network=TcpNetwork(asyncio.get_running_loop()),
+        clock=SystemClock(),
+        random=Random(),
+        client_id=client_id,
+        connect_timeout_ms=connect_timeout_ms,
+        request_timeout_ms=request_timeout_ms,
+        retry_timeout_ms=retry_timeout_ms,
+    )

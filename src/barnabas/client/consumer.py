@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Self
 
 from barnabas.client.client import Client
 from barnabas.client.fetcher import Fetched, Fetcher, FetchOptions
-from barnabas.client.list_offsets import resolve_offsets
+from barnabas.client.list_offsets import Isolation, resolve_offsets
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import End, OffsetSpec
 
 
 class Consumer:
-    """Options are those of `FetchOptions`. Owned by the event loop of its client."""
+    """Options are Kafka's in snake case. Owned by the event loop of its client."""
 
-    def __init__(self, client: Client, **options: Any) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        isolation_level: Isolation = Isolation.READ_UNCOMMITTED,
+        fetch_max_wait_ms: int = 500,
+        fetch_min_bytes: int = 1,
+        fetch_max_bytes: int = 50 << 20,
+        max_partition_fetch_bytes: int = 1 << 20,
+    ) -> None:
         self._client = client
-        self._options = FetchOptions(**options)
+        self._options = FetchOptions(
+            isolation_level, fetch_max_wait_ms, fetch_min_bytes, fetch_max_bytes, max_partition_fetch_bytes
+        )
         self._fetcher = Fetcher(client, self._options)
 
     async def __aenter__(self) -> Self:

@@ -30,13 +30,13 @@ _NO_SESSION_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """Kafka's options of a consumer, in snake case."""
+    """What every fetch of a consumer asks for."""
 
-    isolation_level: Isolation = Isolation.READ_UNCOMMITTED
-    fetch_max_wait_ms: int = 500
-    fetch_min_bytes: int = 1
-    fetch_max_bytes: int = 50 << 20
-    max_partition_fetch_bytes: int = 1 << 20
+    isolation_level: Isolation
+    fetch_max_wait_ms: int
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
 
 
 class Fetched(NamedTuple):

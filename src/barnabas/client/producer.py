@@ -77,7 +77,6 @@ class Producer:
         self._buffered_bytes = 0
         self._room = asyncio.Event()
         self._failure: KafkaError | None = None
-        self._flushing = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -140,25 +139,20 @@ class Producer:
 
     async def flush(self) -> None:
         """Wait until everything posted so far is acknowledged; the first failure since the last flush is raised."""
-        self._flushing = True
-        try:
-            while self._senders:
-                for queue in self._queues.values():
-                    if queue.batches:
-                        queue.batches[-1].closing.set()
-                await asyncio.gather(*self._senders.values())
-        finally:
-            self._flushing = False
+        waiting = [batch for queue in self._queues.values() for batch in queue.batches]
+        for batch in waiting:
+            batch.closing.set()
+        if waiting:
+            await asyncio.wait([batch.done for batch in waiting])
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
 
     async def _abandon(self) -> None:
+        """Stop without waiting; what is not acknowledged yet may or may not be delivered."""
         for sender in self._senders.values():
             sender.cancel()
         await asyncio.gather(*self._senders.values(), return_exceptions=True)
-        for batch in (batch for queue in self._queues.values() for batch in queue.batches):
-            batch.done.cancel()
 
     async def _find_topic(self, name: str) -> TopicInfo:
         """A topic that the broker is about to create is unknown or leaderless for a moment."""
@@ -206,9 +200,12 @@ class Producer:
                 self._release(batch)
         finally:
             del self._senders[queue.partition]
+            for batch in queue.batches:  # there are some only if this task was cancelled
+                batch.done.cancel()
+            queue.batches.clear()
 
     async def _linger(self, batch: ProducerBatch) -> None:
-        if not self._flushing and self._linger_seconds > 0:
+        if self._linger_seconds > 0:
             try:
                 async with asyncio.timeout(self._linger_seconds):
                     await batch.closing.wait()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import Enum
+from io import StringIO
 
 import pytest
 import yaml
 
-from barnabas.cli.output import Output, RowPrinter, format_table, show_rows
+from barnabas.cli.output import Output, RowPrinter, format_table, has_colours, show_rows
 
 
 class Mood(Enum):
@@ -73,6 +74,23 @@ def test_rows_that_come_bit_by_bit_have_one_heading_and_stay_parsable(
         assert [json.loads(line) for line in text.splitlines()] == [{"n": 1}, {"n": 2}, {"n": 3}]
     else:
         assert list(yaml.safe_load_all(text)) == [{"n": 1}, {"n": 2}, {"n": 3}]
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_colours_unless_it_declines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert has_colours(Terminal())
+    assert not has_colours(StringIO())
+    monkeypatch.setenv("TERM", "dumb")
+    assert not has_colours(Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not has_colours(Terminal())
 
 
 def test_a_pipe_gets_no_colours(capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,20 +51,20 @@ async def serving(handler: Handler) -> AsyncIterator[int]:
         await server.wait_closed()
 
 
-async def fail_to_connect(bootstrap: str, **options: int) -> KafkaError:
+async def fail_to_connect(bootstrap: str, connect_timeout_ms: int = 10_000) -> KafkaError:
     with pytest.raises(KafkaError) as caught:
-        async with asyncio.timeout(10), connect(bootstrap, **options):
+        async with asyncio.timeout(10), connect(bootstrap, connect_timeout_ms=connect_timeout_ms):
             pass
     return caught.value
 
 
-def fail_on(handler: Handler, **options: int) -> tuple[str, KafkaError]:
+def fail_on(handler: Handler, connect_timeout_ms: int = 10_000) -> tuple[str, KafkaError]:
     """The address of a server with this behaviour, and what a client says about it."""
 
     async def attempt() -> tuple[str, KafkaError]:
         async with serving(handler) as port:
             address = f"127.0.0.1:{port}"
-            return address, await fail_to_connect(address, **options)
+            return address, await fail_to_connect(address, connect_timeout_ms)
 
     return asyncio.run(attempt())
 
