@@ -35,8 +35,10 @@ class Sizes(NamedTuple):
     request_seconds: float
 
 
-FULL = Sizes(records_1k=1_000_000, records_100b=3_000_000, request_seconds=5)
-QUICK = Sizes(records_1k=200_000, records_100b=500_000, request_seconds=2)
+SIZES = {
+    "full": Sizes(records_1k=1_000_000, records_100b=3_000_000, request_seconds=5),
+    "quick": Sizes(records_1k=200_000, records_100b=500_000, request_seconds=2),
+}
 
 STARTERS: dict[str, Callable[[Path], Broker]] = {BARNABAS: BarnabasServer, KAFKA: KafkaServer}
 
@@ -115,15 +117,16 @@ def main() -> None:
         print(
             f"this machine is busy (load {machine['load before']}): the ratios will not be worth much", file=sys.stderr
         )
+    work = "quick" if options.quick else "full"
     rounds: list[dict[str, dict[str, float]]] = []
     for number in range(1 if options.quick else options.rounds):
         figures: dict[str, dict[str, float]] = {}
         for name in (KAFKA, BARNABAS) if number % 2 == 0 else (BARNABAS, KAFKA):
             print(f"round {number + 1}: {name}", file=sys.stderr)
-            figures[name] = measure(name, QUICK if options.quick else FULL)
+            figures[name] = measure(name, SIZES[work])
         rounds.append(figures)
-    report.show(rounds, machine)
-    print(f"written to {report.save(rounds, machine, ROOT / '.benchmarks')}")
+    report.show(rounds, machine, work)
+    print(f"written to {report.save(rounds, machine, work, ROOT / '.benchmarks')}")
 
 
 if __name__ == "__main__":

@@ -79,8 +79,8 @@ def lines(rounds: Sequence[Round]) -> list[Line]:
     ]
 
 
-def show(rounds: Sequence[Round], machine: Mapping[str, str]) -> None:
-    table = Table(title=f"Barnabas and Apache Kafka, median of {len(rounds)} rounds", title_justify="left")
+def show(rounds: Sequence[Round], machine: Mapping[str, str], work: str) -> None:
+    table = Table(title=f"Barnabas and Apache Kafka, {work} work, rounds: {len(rounds)}", title_justify="left")
     table.add_column("work")
     for heading in (BARNABAS, KAFKA, "unit", "ratio", "goal", ""):
         table.add_column(heading, justify="left" if heading == "unit" else "right")
@@ -104,7 +104,7 @@ def show(rounds: Sequence[Round], machine: Mapping[str, str]) -> None:
     console.print(", ".join(f"{name} {value}" for name, value in machine.items()), highlight=False)
 
 
-def save(rounds: Sequence[Round], machine: Mapping[str, str], directory: Path) -> Path:
+def save(rounds: Sequence[Round], machine: Mapping[str, str], work: str, directory: Path) -> Path:
     directory.mkdir(exist_ok=True)
     now = datetime.now(UTC)
     path = directory / f"broker-{now:%Y%m%dT%H%M%S}.json"
@@ -119,7 +119,7 @@ def save(rounds: Sequence[Round], machine: Mapping[str, str], directory: Path) -
         }
         for line in lines(rounds)
     }
-    content = {"time": now.isoformat(), "machine": machine, "summary": summary, "rounds": rounds}
+    content = {"time": now.isoformat(), "work": work, "machine": machine, "summary": summary, "rounds": rounds}
     path.write_text(json.dumps(content, indent=2) + "\n")
     return path
 
