@@ -10,6 +10,7 @@ broker that dies at any later moment finds none. Methods block; the manager call
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable
 from random import Random
@@ -49,7 +50,9 @@ class LogDirectory:
     def open(self, broker_id: int, cluster_id: str, random: Random) -> list[TopicPartition]:
         """Lock the directory and find its partitions; a directory that belongs to somebody else is an error."""
         disk, path = self._disk, self.path
-        disk.make_dirs(path)
+        if not disk.exists(path):
+            disk.make_dirs(path)
+            disk.sync_dir(os.path.dirname(path) or "/")
         self._release_lock = disk.lock(f"{path}/{_LOCK}")
         if self._release_lock is None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is in use by another broker; stop it first")
@@ -61,9 +64,16 @@ class LogDirectory:
         for name in disk.list_dir(path):
             if name.endswith(DELETE_SUFFIX):
                 disk.remove_tree(f"{path}/{name}")
-            elif (match := _PARTITION.fullmatch(name)) and match[1] != _NOT_OURS:
+            elif (match := _PARTITION.fullmatch(name)) and match[1] != _NOT_OURS and self._is_directory(name):
                 partitions.append((match[1], int(match[2])))
         return partitions
+
+    def _is_directory(self, name: str) -> bool:
+        try:
+            self._disk.list_dir(f"{self.path}/{name}")
+        except NotADirectoryError:
+            return False
+        return True
 
     def _check_owner(self, broker_id: int, cluster_id: str, random: Random) -> None:
         path = f"{self.path}/{checkpoints.META_PROPERTIES}"

@@ -23,12 +23,20 @@ from barnabas.storage.leader_epochs import LeaderEpochs
 from barnabas.storage.log import DELETED_SUFFIX, Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.producer_state import SNAPSHOT_SUFFIX
-from barnabas.storage.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment, base_name
+from barnabas.storage.segment import (
+    LOG_SUFFIX,
+    MAX_RELATIVE_OFFSET,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+    base_name,
+)
 from barnabas.storage.segments import Segments
 from barnabas.storage.snapshots import Snapshots
 
 _REMAINS = (DELETED_SUFFIX, ".tmp", ".cleaned")  # what a crash may leave of work that was not finished
 _CHUNK_BYTES = 1024 * 1024
+_NOWHERE = 2**63 - 1
 
 _log = logs.get_logger(__name__)
 
@@ -161,17 +169,19 @@ def _rebuild(log: Log, snapshots: Snapshots, doubtful: list[Segment], recovery_p
     log.leader_epochs.truncate_from_end(start)
     log.log_end_offset = log.flushed_offset = start
     log.rebuild_producers()
+    # What was not synced may be missing without a trace, and a base offset is not covered by the CRC. So a gap in the
+    # offsets is damage there, except in a compacted topic.
+    dense_from = _NOWHERE if log.config.is_compacted else recovery_point
     for number, segment in enumerate(doubtful):
         if number:
-            # Unsynced, the end of the segment before may be missing without a trace; only compaction leaves such gaps.
-            is_lost = segment.base_offset > recovery_point and not log.config.is_compacted
-            if segment.base_offset < log.log_end_offset or (is_lost and segment.base_offset > log.log_end_offset):
+            expected = log.log_end_offset
+            if segment.base_offset < expected or (segment.base_offset > expected and segment.base_offset > dense_from):
                 _drop(log, doubtful[number:], recovery)
                 break
             snapshots.take(segment.base_offset, log.producers)
         recovery.scanned_segments += 1
         recovery.scanned_bytes += segment.size
-        excess = _scan(log, segment)
+        excess = _scan(log, segment, dense_from)
         if excess:
             recovery.dropped_bytes += excess
             segment.file.truncate(segment.size)
@@ -200,21 +210,28 @@ def _drop(log: Log, segments: list[Segment], recovery: Recovery) -> None:
             log.disk.remove(path)
 
 
-def _scan(log: Log, segment: Segment) -> int:
+def _scan(log: Log, segment: Segment, dense_from: int) -> int:
     """Rebuild what is derived from one segment; the number of bytes at its end that are not whole, valid batches."""
     file_size = segment.size
     segment.size = 0
     segment.forget_indexes()
     segment.index_interval_bytes = log.config.index_interval_bytes
-    for position, header in _valid_batches(segment.file, file_size, max(segment.base_offset, log.log_end_offset)):
+    for position, header in _valid_batches(segment.file, file_size):
+        expected = max(segment.base_offset, log.log_end_offset)
+        if (
+            header.base_offset < expected
+            or (header.base_offset > expected and header.base_offset > dense_from)
+            or header.last_offset > segment.base_offset + MAX_RELATIVE_OFFSET
+        ):
+            break
         segment.add_batch(position, header.size, header.last_offset, header.max_timestamp)
         log.replay(header, segment, position)
         log.log_end_offset = header.next_offset
     return file_size - segment.size
 
 
-def _valid_batches(file: File, size: int, least_offset: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of the batches, up to the first that is not whole, not in order or not what its CRC says."""
+def _valid_batches(file: File, size: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of the batches, up to the first that is not whole or not what its CRC says."""
     position, chunk_start, chunk = 0, 0, memoryview(b"")
     while size - position >= HEADER_SIZE:
         start = position - chunk_start
@@ -225,7 +242,6 @@ def _valid_batches(file: File, size: int, least_offset: int) -> Iterator[tuple[i
             header.magic != MAGIC
             or header.batch_length < HEADER_SIZE - LOG_OVERHEAD
             or header.size > size - position
-            or header.base_offset < least_offset
             or header.last_offset_delta < 0
         ):
             return
@@ -236,7 +252,6 @@ def _valid_batches(file: File, size: int, least_offset: int) -> Iterator[tuple[i
         if crc != header.crc:
             return
         yield position, header
-        least_offset = header.next_offset
         position += header.size
 
 
