@@ -11,7 +11,7 @@ from barnabas.cli.options import OutputOption, SettingsOption
 from barnabas.cli.output import Output, fail
 from barnabas.cli.serving import serve_broker
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command()

@@ -19,7 +19,7 @@ from barnabas.client.list_offsets import Isolation
 from barnabas.client.metadata import TopicPartition
 from barnabas.records.record import Record
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 Print = Callable[[TopicPartition, Sequence[Record]], None]
 

@@ -27,7 +27,7 @@ from barnabas.cli.output import Output, show_rows
 from barnabas.cli.up import DEFAULT_DATA_DIR
 from barnabas.records import engine
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 _OLDEST_PYTHON = (3, 11)
 _FEW_DESCRIPTORS = 4096  # a partition holds one or two, a connection one

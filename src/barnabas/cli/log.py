@@ -12,7 +12,9 @@ from barnabas.cli.dump import dump_file
 from barnabas.cli.options import OutputOption
 from barnabas.cli.output import Output, RowPrinter, fail
 
-app = typer.Typer(help="Look into the files of a data directory.", rich_markup_mode=None, no_args_is_help=True)
+app = typer.Typer(
+    help="Look into the files of a data directory.", rich_markup_mode=None, add_completion=False, no_args_is_help=True
+)
 
 
 _ROWS_AT_A_TIME = 500

@@ -22,7 +22,7 @@ from barnabas.client.metadata import TopicPartition
 from barnabas.client.producer import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Producer
 from barnabas.records.record import Header
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 class Acks(StrEnum):

@@ -18,6 +18,7 @@ from barnabas.core.ids import uuid_text
 app = typer.Typer(
     help="Create, list, describe, alter, delete and trim topics.",
     rich_markup_mode=None,
+    add_completion=False,
     no_args_is_help=True,
 )
 

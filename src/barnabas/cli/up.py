@@ -12,7 +12,7 @@ from barnabas.cli.options import OutputOption, SettingsOption
 from barnabas.cli.output import Output
 from barnabas.cli.serving import serve_broker
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 DEFAULT_DATA_DIR = "barnabas-data"
 _DEFAULT_HOST = "127.0.0.1"
