@@ -1,7 +1,7 @@
 """Kafka's error codes: one table, and the exception that carries one.
 
-A handler that cannot do what was asked raises `KafkaError` with the code that the protocol has for it, and a message that
-says what was wrong, where, and what to do about it.
+A handler that cannot do what was asked raises `KafkaError` with the code that the protocol has for it, and a message
+that says what was wrong, where, and what to do about it.
 """
 
 from __future__ import annotations
