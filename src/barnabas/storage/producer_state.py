@@ -12,6 +12,9 @@ State is the fold of the log's batches, so it is never lost: it is rebuilt from 
     producer_id i64 | epoch i16 | last_sequence i32 | last_offset i64 | offset_delta i32 | timestamp i64
     coordinator_epoch i32 | current_txn_first_offset i64
 
+Kafka writes one entry per producer, its last batch, and so refuses a retry of an earlier one after a restart. Here
+every batch that is kept has an entry, the oldest first: of entries with the same id Kafka lets the last one count.
+
 Owned by the event loop. `check_*` only judges; `add_*` only records, so a refused batch leaves nothing behind.
 """
 
@@ -231,19 +234,27 @@ class ProducerStates:
     # snapshots
 
     def encode(self) -> bytes:
-        data = bytearray(_SNAPSHOT_HEAD.pack(_VERSION, 0, len(self.entries)))
+        data = bytearray(_SNAPSHOT_HEAD.size)
         for entry in self.entries.values():
+            producer_id, epoch, coordinator_epoch = entry.producer_id, entry.epoch, entry.coordinator_epoch
+            for batch in entry.batches[:-1]:
+                _, sequence, offset, offset_delta, timestamp = batch
+                data += _ENTRY.pack(
+                    producer_id, epoch, sequence, offset, offset_delta, timestamp, coordinator_epoch, NO_OFFSET
+                )
             data += _ENTRY.pack(
-                entry.producer_id,
-                entry.epoch,
+                producer_id,
+                epoch,
                 entry.last_sequence,
                 entry.last_offset,
                 entry.batches[-1].offset_delta if entry.batches else 0,
                 entry.last_timestamp,
-                entry.coordinator_epoch,
+                coordinator_epoch,
                 entry.current_txn_first_offset,
             )
-        _SNAPSHOT_HEAD.pack_into(data, 0, _VERSION, crc32c(memoryview(data)[_CRC_END:]), len(self.entries))
+        count = (len(data) - _SNAPSHOT_HEAD.size) // _ENTRY.size
+        _SNAPSHOT_HEAD.pack_into(data, 0, _VERSION, 0, count)
+        _SNAPSHOT_HEAD.pack_into(data, 0, _VERSION, crc32c(memoryview(data)[_CRC_END:]), count)
         return bytes(data)
 
     def restore(self, data: bytes) -> None:
@@ -266,16 +277,17 @@ def _decode(data: bytes) -> list[ProducerEntry]:
         raise CorruptSnapshot(f"a producer snapshot has version {version}; only {_VERSION} is known")
     if crc != crc32c(memoryview(data)[_CRC_END:]) or len(data) != _SNAPSHOT_HEAD.size + count * _ENTRY.size:
         raise CorruptSnapshot("a producer snapshot has a wrong CRC or length")
-    entries = []
+    entries: dict[int, ProducerEntry] = {}
     for fields in _ENTRY.iter_unpack(memoryview(data)[_SNAPSHOT_HEAD.size :]):
         producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, first = fields
-        entry = ProducerEntry(producer_id)
-        entry.epoch = epoch
+        entry = entries.get(producer_id)
+        if entry is None:
+            entry = entries[producer_id] = ProducerEntry(producer_id)
+        entry.begin_epoch(epoch)
         entry.last_timestamp = timestamp
         entry.coordinator_epoch = coordinator_epoch
         entry.current_txn_first_offset = first
         if last_sequence != NO_SEQUENCE:
             base_sequence = next_sequence(last_sequence, -offset_delta)
             entry.batches.append(ProducerBatch(base_sequence, last_sequence, last_offset, offset_delta, timestamp))
-        entries.append(entry)
-    return entries
+    return list(entries.values())

@@ -167,3 +167,16 @@ def test_a_damaged_snapshot_is_never_taken_for_state() -> None:
             ProducerStates().restore(bytes(damaged))
         with pytest.raises(CorruptSnapshot):
             ProducerStates().restore(data[:position])
+
+
+def test_each_of_the_last_five_batches_is_a_duplicate_still_after_a_snapshot() -> None:
+    states = ProducerStates()
+    for number in range(7):
+        states.add_batch(42, 0, 3 * number, 3 * number, 3 * number + 2, 1000 + number, False)
+    again = ProducerStates()
+    again.restore(states.encode())
+    for number in range(2, 7):
+        duplicate = again.check_batch(42, 0, 3 * number, 3 * number + 2, False)
+        assert duplicate is not None
+        assert duplicate.first_offset == 3 * number
+    assert again.check_batch(42, 0, 21, 21, False) is None
