@@ -98,6 +98,6 @@ def test_the_wheel_brings_the_compiled_codec(packages: Packages, tmp_path: Path)
 
 
 def test_without_a_compiler_the_source_archive_installs_plain_python(packages: Packages, tmp_path: Path) -> None:
-    python = installed(packages.sdist, tmp_path / "sdist", CC="/bin/false")
+    python = installed(packages.sdist, tmp_path / "sdist", CC=shutil.which("false") or "false")
     expected = "uncompiled record codec: barnabas.records._codec_c is not built; "
     assert run(python, "-I", "-c", USE).startswith(expected)
