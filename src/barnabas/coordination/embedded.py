@@ -9,7 +9,7 @@ Owner: SQLite blocks, so one thread of the session owns the connection. It works
 there are none, polls `data_version`, which tells that another process has committed.
 
 Crash: WAL with synchronous=FULL; a commit that returned survives a power cut, one that did not is undone whole. The
-claim is a lock on `FILE.broker-ID`, which the system takes back from a dead process at once. A process may also hang
+claim is a lock on `FILE.ID.lock`, which the system takes back from a dead process at once. A process may also hang
 while it holds the lock, so the holder's loop keeps raising a counter in that file, and whoever has seen it stand
 still for `claim_timeout_s` on its own clock may take the epoch over; the store then refuses the hung one by its
 epoch.
@@ -303,7 +303,7 @@ class EmbeddedStore:
     # Who is alive
 
     def _lock_path(self, broker_id: int) -> str:
-        return f"{self.path}.broker-{broker_id}"
+        return f"{self.path}.{broker_id}.lock"
 
     def _tick(self) -> None:
         """Show that this loop still turns."""
