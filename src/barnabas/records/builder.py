@@ -123,13 +123,12 @@ class BatchBuilder:
             keys = [None] * len(values)
         elif len(keys) != len(values):
             raise ValueError(f"{len(keys)} keys do not fit {len(values)} values")
-        if not delta:
-            self.base_timestamp_ms = timestamp_ms
+        base_timestamp_ms = self.base_timestamp_ms if delta else timestamp_ms
+        added = [(index, timestamp_ms, key, value, ()) for index, (key, value) in enumerate(zip(keys, values), delta)]
+        self.estimated_size += engine.codec.records_size(added, 0, base_timestamp_ms)
+        self.base_timestamp_ms = base_timestamp_ms
         self.max_timestamp_ms = max(self.max_timestamp_ms, timestamp_ms)
-        records.extend(
-            [(index, timestamp_ms, key, value, ()) for index, (key, value) in enumerate(zip(keys, values), delta)]
-        )
-        self.estimated_size += engine.codec.records_size(records, delta, self.base_timestamp_ms)
+        records += added
 
     def build(self, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:
         """The finished batch, CRC and all."""

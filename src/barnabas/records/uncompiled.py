@@ -16,7 +16,6 @@ compiled = False
 Py_ssize_t = int
 bint = bool
 longlong = int
-uchar = int
 ulonglong = int
 p_const_uchar = bytes
 p_uchar = bytearray | memoryview
@@ -34,7 +33,7 @@ def _unchanged(decorated: Decorated) -> Decorated:
     return decorated
 
 
-cclass = ccall = cfunc = final = inline = _unchanged
+cclass = cfunc = final = inline = _unchanged
 
 
 def exceptval(*_: object, **__: object) -> Callable[[Decorated], Decorated]:

@@ -95,6 +95,8 @@ def test_many_values_at_once_are_the_same_as_one_by_one() -> None:
     at_once.extend([b"4"], timestamp_ms=78)
     assert records_of(memoryview(at_once.build()))[-1] == Record(3, 78, None, b"4")
     assert len(at_once.build()) == at_once.estimated_size
+    with pytest.raises(ValueError, match="timestamp -2"):
+        at_once.extend([b"5"], timestamp_ms=-2)
     with pytest.raises(ValueError, match="2 keys do not fit 1 values"):
         at_once.extend([b"5"], [b"a", b"b"])
 
