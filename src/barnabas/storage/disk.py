@@ -10,7 +10,6 @@ A crash of the process loses nothing that `append` returned from; a power cut ma
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -179,8 +178,5 @@ class RealDisk:
             os.close(descriptor)
             return None
 
-        def release() -> None:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
-
-        return release
+        lock = DiskFile(path, descriptor)  # which closes once, however often it is told to
+        return lock.close

@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import random
 from struct import Struct
-from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -49,6 +48,7 @@ from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_slice import LogSlice
 from barnabas.storage.producer_state import ProducerBatch, ProducerStates
 from barnabas.storage.reader import LogReader
+from barnabas.storage.results import AppendInfo, TimestampedOffset
 from barnabas.storage.retention import expired_segments
 from barnabas.storage.segment import Segment
 from barnabas.storage.segments import Segments
@@ -57,30 +57,13 @@ from barnabas.storage.tasks import LogTasks, NoBackground
 from barnabas.storage.txn_index import AbortedTxn
 from barnabas.storage.validation import LAST_COMPRESSION, check_timestamps, open_batch, refusal
 
+__all__ = ["DELETED_SUFFIX", "AppendInfo", "Log", "LogSlice", "TimestampedOffset"]
+
 DELETED_SUFFIX = ".deleted"
 
 _STAMP = Struct(">qii")  # base offset, length, leader epoch: the head of a batch, which a leader writes
 
 _log = logs.get_logger(__name__)
-
-
-class AppendInfo(NamedTuple):
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    """NO_TIMESTAMP where the topic keeps the producer's time."""
-    log_start_offset: int
-    max_timestamp: int
-    leader_epoch: int
-    record_count: int
-    size_bytes: int
-    duplicate: bool = False
-
-
-class TimestampedOffset(NamedTuple):
-    timestamp: int
-    offset: int
-    leader_epoch: int
 
 
 class Log:

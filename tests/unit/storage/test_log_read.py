@@ -105,7 +105,7 @@ def test_a_truncation_is_seen_by_a_slice(tmp_path: Path) -> None:
 def test_records_are_found_by_time(tmp_path: Path, codec: Compression) -> None:
     log = new_log(tmp_path, segment_bytes=2000, index_interval_bytes=100)
     rng = random.Random(3)
-    times = []
+    times: list[int] = []
     for _ in range(40):
         start = NOW_MS + rng.randrange(1000)  # not in order
         append(log, b"x" * 60, b"y" * 60, timestamp_ms=start, compression=codec, epoch=len(times) // 40)

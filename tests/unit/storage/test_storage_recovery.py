@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from barnabas.storage.recovery import LogState
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.unit.storage.storage_helpers import CLEAN, NOW_MS, append, new_log, reopen, values
 
-SMALL = {"segment_bytes": 900, "index_interval_bytes": 150}
+SMALL: dict[str, Any] = {"segment_bytes": 900, "index_interval_bytes": 150}
 
 
 def _flush(log: Log) -> None:
