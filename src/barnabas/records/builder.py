@@ -114,7 +114,7 @@ class BatchBuilder:
         keys: Sequence[bytes | None] | None = None,
         timestamp_ms: int = NO_TIMESTAMP,
     ) -> None:
-        """Add many records of one time and without headers, which is several times as fast as one by one."""
+        """Add many records of one time and without headers; compiled, about three times as fast as one by one."""
         records = self._records
         delta = len(records)
         if not NO_TIMESTAMP <= timestamp_ms <= LARGEST:
