@@ -154,7 +154,7 @@ class Dispatcher:
             response = await route.handle(request, context)
         except KafkaError as error:
             # Refused as a whole, such as by a controller that is stopping; the client asks another broker.
-            _log.warning("request refused", api=api(key).name, peer=context.connection.peer, problem=str(error))
+            _log.client_mistake("request refused", api=api(key).name, peer=context.connection.peer, problem=str(error))
             context.connection.close("refused")
             return
         except Exception:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from barnabas.cluster.image import INTERNAL_TOPICS
-from barnabas.core.errors import ErrorCode
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -29,10 +29,14 @@ if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context
     from barnabas.cluster.image import Image, Topic
 
+_FIRST_VERSION_BY_TOPIC_ID = 12
+
 
 async def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
     broker = context.broker
     asked = request.topics
+    if context.version < _FIRST_VERSION_BY_TOPIC_ID and any(topic.name is None for topic in asked or ()):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic without a name; by id they are told from version 12 on")
     if asked is None or (not asked and context.version == 0):
         asked = [MetadataRequestTopic(topic.id, topic.name) for topic in broker.metadata.image.topics.values()]
     refusals: dict[str, ErrorCode] = {}
