@@ -36,12 +36,15 @@ class Replicas:
         self._config_of = config_of
         self._changes: asyncio.Queue[tuple[Delta, Image]] = asyncio.Queue()
         self._flushing: set[asyncio.Future[int]] = set()
+        self._unopened: set[tuple[str, int]] = set()  # ours, but their disk does not let us
 
     # look-up
 
     def get(self, topic: str, index: int) -> Partition:
         partition = self.partitions.get((topic, index))
         if partition is None:
+            if (topic, index) in self._unopened:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic}-{index} could not be opened")
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index} here")
         if partition.log.is_offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {topic}-{index} has failed")
@@ -68,8 +71,8 @@ class Replicas:
             delta, image = await self._changes.get()
             try:
                 await self._apply(delta, image)
-            except OSError as error:
-                _log.error("metadata change could not be applied", problem=str(error))
+            except Exception:  # one change that goes wrong must not keep later ones from being applied
+                _log.exception("metadata change could not be applied")
             finally:
                 self._changes.task_done()
 
@@ -82,7 +85,7 @@ class Replicas:
             await self._update(topic, range(len(topic.partitions)))
         for name, indexes in delta.partitions.items():
             await self._update(image.topics[name], indexes)
-        for resource in delta.configs:
+        for resource in sorted(delta.configs):
             if resource.type == TOPIC_RESOURCE and resource.name in image.topics:
                 self.reconfigure(image.topics[resource.name])
 
@@ -91,13 +94,21 @@ class Replicas:
             registration = topic.partitions[index]
             if self.broker_id not in registration.replicas:
                 continue
-            partition = self.partitions.get((topic.name, index))
+            key = (topic.name, index)
+            partition = self.partitions.get(key)
             if partition is None:
-                log = await self.manager.get_or_create(topic.name, index, topic.id, self._config_of(topic.name))
-                partition = self.partitions[topic.name, index] = Partition(self.broker_id, log, self._start_flush)
+                try:
+                    log = await self.manager.get_or_create(topic.name, index, topic.id, self._config_of(topic.name))
+                except (OSError, KafkaError, ValueError) as error:  # a failing disk, or damaged files
+                    self._unopened.add(key)
+                    _log.error("log could not be opened", topic=topic.name, partition=index, problem=str(error))
+                    continue
+                self._unopened.discard(key)
+                partition = self.partitions[key] = Partition(self.broker_id, log, self._start_flush)
             partition.update(registration)
 
     async def _remove(self, topic: str, index: int, topic_id: bytes) -> None:
+        self._unopened.discard((topic, index))
         partition = self.partitions.get((topic, index))
         if partition is not None and partition.log.topic_id == topic_id:
             del self.partitions[topic, index]

@@ -272,8 +272,6 @@ class LogManager:
         for directory in self.directories:
             await self._checkpoint_directory(directory)
 
-    checkpoint_log_start_offsets = checkpoint
-
     async def _checkpoint_directory(self, directory: LogDirectory) -> None:
         async with self._writing[directory]:
             if directory.is_offline:

@@ -37,7 +37,7 @@ async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecor
             except KafkaError as error:
                 result.error_code = error.code
                 broker.metrics.error(21, error.code)
-    await broker.manager.checkpoint_log_start_offsets()
+    await broker.manager.checkpoint()
     return response
 
 
