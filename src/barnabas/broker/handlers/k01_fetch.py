@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from barnabas.cluster.partition import Partition
 
 _FIRST_VERSION_BY_TOPIC_ID = 13
+_NOT_URGENT = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+"""Errors that wait with the others: who is assigned to what is gone would else ask again without a pause."""
 
 
 def handle(request: FetchRequest, context: Context) -> FetchResponse | Later[FetchResponse]:
@@ -87,7 +89,7 @@ class _Fetch:
         size = 0
         results: list[tuple[Wanted, PartitionData]] = []
         partitions: list[Partition] = []
-        failed = False
+        urgent = False
         for wanted in self._wanted:
             asked = wanted.partition
             data = PartitionData(partition_index=asked.partition, records=b"")
@@ -103,10 +105,10 @@ class _Fetch:
                     not size,
                 )
             except KafkaError as error:
-                failed = True
+                urgent = urgent or error.code not in _NOT_URGENT
                 data.error_code = error.code
                 data.high_watermark = -1
-                self._broker.metrics.error(1, error.code)
+                broker.metrics.error(1, error.code)
                 continue
             log = partition.log
             data.high_watermark = log.high_watermark
@@ -125,7 +127,7 @@ class _Fetch:
                     ]
             elif isolation_level == READ_COMMITTED:
                 data.aborted_transactions = []
-        return results, size, [] if failed else partitions
+        return results, size, [] if urgent else partitions
 
     def _partition(self, wanted: Wanted) -> Partition:
         replicas = self._broker.replicas

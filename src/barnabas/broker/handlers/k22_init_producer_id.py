@@ -1,6 +1,7 @@
 """InitProducerId 0-5: a producer id for an idempotent producer.
 
-- 3: a producer that lost its way may name its old id (KIP-360); without a transactional id it simply gets a new one.
+- 3: a producer that lost its way may name its old id and epoch (KIP-360); without a transactional id it simply gets a
+  new one.
 
 Version 6 (two-phase commit) is not stable in Kafka and not offered. A transactional id needs a coordinator, which this
 broker does not have yet: COORDINATOR_NOT_AVAILABLE.
@@ -11,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.errors import ErrorCode
+from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from barnabas.wire.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
@@ -18,7 +20,13 @@ if TYPE_CHECKING:
 
 
 async def handle(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
-    if request.transactional_id is not None:
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if request.transactional_id else ErrorCode.INVALID_REQUEST
-        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    code = ErrorCode.NONE
+    if request.transactional_id == "" or (request.producer_id == NO_PRODUCER_ID) != (
+        request.producer_epoch == NO_PRODUCER_EPOCH
+    ):
+        code = ErrorCode.INVALID_REQUEST
+    elif request.transactional_id is not None:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if code:
+        return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
     return InitProducerIdResponse(producer_id=await context.broker.producer_ids.next(), producer_epoch=0)
