@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import random
@@ -34,16 +35,17 @@ from tests.simulation.simulated_process import Process, ProcessKilled, current_p
 from tests.simulation.virtual_loop import SimulationError, VirtualClock, VirtualLoop
 from tests.simulation.workload import Consumer, Producer, Topic, create_topics, read_to_end
 
+SIMULATED = "simulated failure"
 HOST, PORT, BROKER_ID = "127.0.0.1", 9092, 1
-DATA_DIR = "/data"
+DATA_DIRS = ("/disk-1/data", "/disk-2/data")
 TIME_LIMIT_S = 600.0
 MAX_STEPS = 400_000
 START_LIMIT_S = 60.0
-OPERATIONS_TO_DEATH = 60
+OPERATIONS_TO_FAULT = 60
+DISK_ERRORS = (errno.EIO, errno.ENOSPC)
 
 SETTINGS = {
     "broker.id": str(BROKER_ID),
-    "log.dirs": DATA_DIR,
     "listeners": f"PLAINTEXT://{HOST}:{PORT}",
     "auto.create.topics.enable": "false",
     "log.flush.offset.checkpoint.interval.ms": "2000",
@@ -78,6 +80,11 @@ class Run:
         self._broker: Broker | None = None
         self._died = asyncio.Event()
         self._operations_to_death = 0  # 0: no death is planned
+        self._operations_to_failure = 0
+        self._data_dirs = DATA_DIRS[: self._rng.randint(1, len(DATA_DIRS))]
+        for mount_point in ("/disk-1", "/disk-2"):
+            self._disk.make_dirs(mount_point)
+        self._disk.sync_dir("/")
         self._log_before: dict[TopicPartition, bytes] = {}
         self._stopping = False
         self.producers: list[Producer] = []
@@ -92,8 +99,8 @@ class Run:
     async def main(self) -> None:
         await self._start()
         admin = self._client()
-        await create_topics(admin, TOPICS)
-        clients = [asyncio.ensure_future(client.run(lambda: self._stopping)) for client in self._make_clients()]
+        ids = await create_topics(admin, TOPICS)
+        clients = [asyncio.ensure_future(client.run(lambda: self._stopping)) for client in self._make_clients(ids)]
         for _ in range(self._rng.randint(2, 4)):
             await asyncio.sleep(self._rng.random() * 2)
             await self._inject()
@@ -101,28 +108,28 @@ class Run:
         self._stopping = True
         await asyncio.gather(*clients)
         for partition in PARTITIONS:
-            records = await read_to_end(admin, partition)
+            records = await read_to_end(admin, partition, ids)
             self.history.record(Polled("verifier", self._boot, partition, 0, records))
         await self._restart_in_good_order()
         for partition in PARTITIONS:
-            self.history.record(FinalLog(partition, await read_to_end(admin, partition)))
+            self.history.record(FinalLog(partition, await read_to_end(admin, partition, ids)))
         admin.close()
         await self._stop()
 
-    def _make_clients(self) -> Iterator[Producer | Consumer]:
+    def _make_clients(self, ids: dict[str, bytes]) -> Iterator[Producer | Consumer]:
         rng = self._stream(self._seed, "clients")
         for number in range(rng.randint(2, 5)):
             idempotent = rng.random() < 0.6
             partition = PARTITIONS[rng.randrange(len(PARTITIONS))]
             name = f"{'i' if idempotent else 'p'}{number}"
             chance = self._stream(self._seed, name)
-            producer = Producer(name, self._client(), partition, idempotent, chance, self.clock, self.history)
+            topic_id = ids[partition.topic]
+            producer = Producer(name, self._client(), partition, topic_id, idempotent, chance, self.clock, self.history)
             self.producers.append(producer)
             yield producer
         for number in range(2):
-            yield Consumer(
-                f"c{number}", self._client(), PARTITIONS, self._stream(self._seed, f"c{number}"), self.history
-            )
+            name = f"c{number}"
+            yield Consumer(name, self._client(), PARTITIONS, ids, self._stream(self._seed, name), self.history)
 
     def _client(self) -> Client:
         return Client(self._network, HOST, PORT, lambda: self._boot)
@@ -138,13 +145,14 @@ class Run:
             (4, lambda: self._crash(power_cut=True, in_operation=True)),
             (1, self._restart_in_good_order),
             (3, self._disturb_a_connection),
+            (2, self._break_a_disk),
         ]
         ((_, inject),) = self._rng.choices(kinds, [weight for weight, _ in kinds])
         await inject()
 
     async def _crash(self, power_cut: bool, in_operation: bool) -> None:
         if in_operation:
-            self._operations_to_death = self._rng.randint(1, OPERATIONS_TO_DEATH)
+            self._operations_to_death = self._rng.randint(1, OPERATIONS_TO_FAULT)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._died.wait(), 10)
         self._kill()
@@ -152,11 +160,21 @@ class Run:
         await asyncio.sleep(self._rng.random())
         while True:
             if self._rng.random() < 0.15:
-                self._operations_to_death = self._rng.randint(1, OPERATIONS_TO_DEATH)
+                self._operations_to_death = self._rng.randint(1, OPERATIONS_TO_FAULT)
             if await self._start():
                 break
             self._bury(power_cut=self._rng.random() < 0.5)
         self._operations_to_death = 0
+
+    async def _break_a_disk(self) -> None:
+        """One operation fails, which takes its log directory offline until the broker is started again."""
+        self._operations_to_failure = self._rng.randint(1, OPERATIONS_TO_FAULT)
+        await asyncio.sleep(self._rng.random() * 3)
+        self._operations_to_failure = 0
+        if self._rng.random() < 0.5:
+            await self._crash(power_cut=False, in_operation=False)
+        else:
+            await self._restart_in_good_order()
 
     async def _disturb_a_connection(self) -> None:
         ends = self._network.connections()
@@ -205,7 +223,7 @@ class Run:
         assert process is not None
         process.own(store)
         broker = Broker(
-            BrokerConfig(SETTINGS),
+            BrokerConfig({**SETTINGS, "log.dirs": ",".join(self._data_dirs)}),
             disk=self._disk,
             network=self._network,
             clock=self.clock,
@@ -239,22 +257,29 @@ class Run:
 
     def _watch_disk(self, operation: str, path: str) -> None:
         self.history.trace(operation, path)
-        if self._operations_to_death and current_process() is self._process:
+        if current_process() is not self._process:
+            return
+        if self._operations_to_death:
             self._operations_to_death -= 1
             if not self._operations_to_death:
                 self.history.record(Fault("killed", f"{operation} {path}"))
                 self._died.set()
                 self._kill()
                 raise ProcessKilled(operation)
+        if self._operations_to_failure:
+            self._operations_to_failure -= 1
+            if not self._operations_to_failure:
+                self.history.record(Fault("disk error", f"{operation} {path}"))
+                raise OSError(self._rng.choice(DISK_ERRORS), f"{SIMULATED} in {operation}", path)
 
     def _logs(self) -> dict[TopicPartition, bytes]:
         """The bytes of every log on the disk, its segments one after the other."""
         found = {}
         for partition in PARTITIONS:
-            directory = f"{DATA_DIR}/{partition}"
-            if self._disk.exists(directory):
-                names = [name for name in self._disk.list_dir(directory) if name.endswith(".log")]
-                found[partition] = b"".join(self._disk.read_bytes(f"{directory}/{name}") for name in names)
+            for directory in (f"{path}/{partition}" for path in self._data_dirs):
+                if self._disk.exists(directory):
+                    names = [name for name in self._disk.list_dir(directory) if name.endswith(".log")]
+                    found[partition] = b"".join(self._disk.read_bytes(f"{directory}/{name}") for name in names)
         return found
 
     def _compare_logs(self) -> None:
@@ -272,7 +297,7 @@ class _MortalStore(MemoryStore):
 
 
 class _ErrorLog(logging.Handler):
-    """Errors that the broker logged: it handled them, but none of these faults should be one."""
+    """Errors that the broker logged: it handled them, but of the faults here only a broken disk should be one."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(logging.ERROR)
@@ -280,7 +305,9 @@ class _ErrorLog(logging.Handler):
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(self.format(record))
+        line = self.format(record)
+        if not any(cause in line for cause in (SIMULATED, "a log directory is offline")):
+            self.lines.append(line)
 
 
 def run(seed: int) -> tuple[History, list[str]]:

@@ -20,6 +20,7 @@ from barnabas.records.builder import BatchBuilder
 from barnabas.records.reader import read_records
 from barnabas.wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.wire.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.wire.messages.k22_init_producer_id import InitProducerIdRequest
 from tests.simulation.client import REQUEST_TIMEOUT_S, Client
@@ -37,8 +38,12 @@ from tests.simulation.history import (
 RETRY_S = 0.1
 MAX_IN_FLIGHT = 5
 MAX_WAIT_MS = 500
-PRODUCE_VERSIONS = (3, 7, 9, 12)  # by topic name
-FETCH_VERSIONS = (4, 11, 12)
+PRODUCE_VERSIONS = (3, 7, 9, 12, 13)  # the last by topic id
+FETCH_VERSIONS = (4, 7, 11, 12, 13, 17)
+FIRST_FETCH_BY_TOPIC_ID = 13
+FIRST_FETCH_WITH_SESSIONS = 7
+NO_SESSION = (0, -1)
+NEW_SESSION = (0, 0)
 _FORGOTTEN = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 
 
@@ -58,8 +63,8 @@ class _Batch(NamedTuple):
     base_sequence: int
 
 
-async def create_topics(client: Client, topics: Sequence[Topic]) -> None:
-    """Create topics, in spite of lost answers."""
+async def create_topics(client: Client, topics: Sequence[Topic]) -> dict[str, bytes]:
+    """Create topics, in spite of lost answers; their ids."""
     creatable = [
         CreatableTopic(t.name, t.partitions, 1, [], [CreatableTopicConfig(*config) for config in t.configs])
         for t in topics
@@ -71,8 +76,21 @@ async def create_topics(client: Client, topics: Sequence[Topic]) -> None:
             continue
         errors = [ErrorCode(result.error_code) for result in response.topics]
         if all(error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS) for error in errors):
-            return
+            return await _topic_ids(client, [topic.name for topic in topics])
         _check_retriable("CreateTopics", *errors)
+        await asyncio.sleep(RETRY_S)
+
+
+async def _topic_ids(client: Client, names: Sequence[str]) -> dict[str, bytes]:
+    request = MetadataRequest([MetadataRequestTopic(name=name) for name in names])
+    while True:
+        try:
+            response, _ = await client.request(request, 12)
+        except OSError:
+            continue
+        _check_retriable("Metadata", *(ErrorCode(topic.error_code) for topic in response.topics))
+        if all(topic.error_code == ErrorCode.NONE for topic in response.topics):
+            return {topic.name: topic.topic_id for topic in response.topics}
         await asyncio.sleep(RETRY_S)
 
 
@@ -84,6 +102,7 @@ class Producer:
         name: str,
         client: Client,
         partition: TopicPartition,
+        topic_id: bytes,
         idempotent: bool,
         rng: random.Random,
         clock: Clock,
@@ -93,6 +112,7 @@ class Producer:
         self.idempotent = idempotent
         self._client = client
         self._partition = partition
+        self._topic_id = topic_id
         self._rng = rng
         self._clock = clock
         self._history = history
@@ -179,9 +199,8 @@ class Producer:
         )
         builder.extend(batch.values, timestamp_ms=self._clock.now_ms())
         data = PartitionProduceData(self._partition.partition, builder.build())
-        return ProduceRequest(
-            None, self._acks, 30_000, [TopicProduceData(self._partition.topic, partition_data=[data])]
-        )
+        topic = TopicProduceData(self._partition.topic, self._topic_id, [data])
+        return ProduceRequest(None, self._acks, 30_000, [topic])
 
     def _take_answer(self, response: Any, boot: int) -> None:
         result = response.responses[0].partition_responses[0]
@@ -198,31 +217,65 @@ class _Refused(Exception):
 
 
 class Consumer:
-    """Reads some partitions from the beginning on, and from there again when its place is gone."""
+    """Reads some partitions from the beginning on, and from there again when its place is gone.
+
+    In a fetch session it asks only for what has changed since it last asked; a session that is gone is begun anew.
+    """
 
     def __init__(
-        self, name: str, client: Client, partitions: Sequence[TopicPartition], rng: random.Random, history: History
+        self,
+        name: str,
+        client: Client,
+        partitions: Sequence[TopicPartition],
+        topic_ids: dict[str, bytes],
+        rng: random.Random,
+        history: History,
     ) -> None:
         self.name = name
         self._client = client
+        self._topic_ids = topic_ids
         self._positions = dict.fromkeys(partitions, 0)
+        self._asked: dict[TopicPartition, int] = {}  # in this session
         self._rng = rng
         self._history = history
         self._version = rng.choice(FETCH_VERSIONS)
         self._max_bytes = rng.choice((1, 5_000, 1_000_000))
+        has_sessions = self._version >= FIRST_FETCH_WITH_SESSIONS and rng.random() < 0.6
+        self._first_session = NEW_SESSION if has_sessions else NO_SESSION
+        self._session = self._first_session
 
     async def run(self, should_stop: Callable[[], bool]) -> None:
         while not should_stop():
             try:
                 response, boot = await self._client.request(self._request(), self._version)
             except OSError:
+                self._forget_session()
                 continue
-            for partition, data in _partitions_of(response):
+            self._take_session(response)
+            for partition, data in _partitions_of(response, self._topic_ids, self._version):
                 self._take(partition, data, boot)
             await asyncio.sleep(self._rng.random() * 0.3)
 
     def _request(self) -> FetchRequest:
-        return fetch_request(self._positions, self._max_bytes, self._rng.randint(0, MAX_WAIT_MS))
+        changed = {p: offset for p, offset in self._positions.items() if self._asked.get(p) != offset}
+        if self._first_session == NEW_SESSION:
+            self._asked.update(changed)
+        max_wait_ms = self._rng.randint(0, MAX_WAIT_MS)
+        request = fetch_request(changed, self._topic_ids, self._max_bytes, max_wait_ms)
+        request.session_id, request.session_epoch = self._session
+        return request
+
+    def _take_session(self, response: Any) -> None:
+        error = ErrorCode(response.error_code)
+        if error != ErrorCode.NONE or response.session_id == 0:
+            _check_retriable("Fetch", error)
+            self._forget_session()
+        else:
+            self._session = (response.session_id, self._session[1] + 1)
+
+    def _forget_session(self) -> None:
+        self._session = self._first_session
+        self._asked.clear()
 
     def _take(self, partition: TopicPartition, data: Any, boot: int) -> None:
         error = ErrorCode(data.error_code)
@@ -235,16 +288,16 @@ class Consumer:
             self._positions[partition] = records[-1][0] + 1
 
 
-async def read_to_end(client: Client, partition: TopicPartition) -> tuple[Record, ...]:
+async def read_to_end(client: Client, partition: TopicPartition, topic_ids: dict[str, bytes]) -> tuple[Record, ...]:
     """The whole log of a partition, up to the high watermark that the last answer tells."""
     found: list[Record] = []
     while True:
         position = found[-1][0] + 1 if found else 0
         try:
-            response, _ = await client.request(fetch_request({partition: position}, 1_000_000, 0), 12)
+            response, _ = await client.request(fetch_request({partition: position}, topic_ids, 1_000_000, 0), 12)
         except OSError:
             continue
-        ((_, data),) = _partitions_of(response)
+        ((_, data),) = _partitions_of(response, topic_ids, 12)
         if data.error_code != ErrorCode.NONE:
             _check_retriable("Fetch", ErrorCode(data.error_code))
             await asyncio.sleep(RETRY_S)
@@ -254,17 +307,21 @@ async def read_to_end(client: Client, partition: TopicPartition) -> tuple[Record
             return tuple(found)
 
 
-def fetch_request(positions: dict[TopicPartition, int], max_bytes: int, max_wait_ms: int) -> FetchRequest:
+def fetch_request(
+    positions: dict[TopicPartition, int], topic_ids: dict[str, bytes], max_bytes: int, max_wait_ms: int
+) -> FetchRequest:
     topics: dict[str, FetchTopic] = {}
     for (topic, index), offset in positions.items():
         wanted = FetchPartition(index, fetch_offset=offset, partition_max_bytes=max_bytes)
-        topics.setdefault(topic, FetchTopic(topic)).partitions.append(wanted)
+        topics.setdefault(topic, FetchTopic(topic, topic_ids[topic])).partitions.append(wanted)
     return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, topics=list(topics.values()))
 
 
-def _partitions_of(response: Any) -> list[tuple[TopicPartition, Any]]:
+def _partitions_of(response: Any, topic_ids: dict[str, bytes], version: int) -> list[tuple[TopicPartition, Any]]:
+    names = {topic_id: name for name, topic_id in topic_ids.items()}
+    by_id = version >= FIRST_FETCH_BY_TOPIC_ID
     return [
-        (TopicPartition(topic.topic, data.partition_index), data)
+        (TopicPartition(names[topic.topic_id] if by_id else topic.topic, data.partition_index), data)
         for topic in response.responses
         for data in topic.partitions
     ]
