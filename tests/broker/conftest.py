@@ -36,6 +36,8 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
     with ExitStack() as stack:
 
         def begin(settings: dict[str, str] | None = None, directory: str = "own") -> Broker:
-            return stack.enter_context(start(tmp_path / directory, settings))
+            broker = start(tmp_path / directory, settings)
+            stack.enter_context(broker)
+            return broker
 
         yield begin

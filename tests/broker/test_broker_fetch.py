@@ -146,9 +146,8 @@ def test_a_recreated_topic_is_another_one_by_id(client: Client) -> None:
     assert values_in(data.records) == [b"new"]
 
 
-def _code(client: Client, topic_id: bytes) -> int:
-    code: int = client.call(request_for((topic_id, 0, 0)), 18).responses[0].partitions[0].error_code
-    return code
+def _code(client: Client, topic_id: bytes) -> ErrorCode:
+    return ErrorCode(client.call(request_for((topic_id, 0, 0)), 18).responses[0].partitions[0].error_code)
 
 
 # leader epochs
@@ -453,8 +452,8 @@ def test_a_session_by_id_survives_the_deletion_of_its_topic(client: Client) -> N
     session.fetch((topic_id, 0, 0))
     client.delete_topic(topic)
 
-    def told() -> set[int]:
-        return {data.error_code for topic in session.fetch().responses for data in topic.partitions}
+    def told() -> set[ErrorCode]:
+        return {ErrorCode(data.error_code) for topic in session.fetch().responses for data in topic.partitions}
 
     # Kafka's session remembers the name that the id had.
     gone = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if ON_KAFKA else ErrorCode.UNKNOWN_TOPIC_ID}

@@ -220,10 +220,9 @@ class Client(Connection):
         """A new one; Kafka has none to give in its first moments."""
         given = []
 
-        def ask() -> int:
+        def ask() -> ErrorCode:
             given.append(self.call(k22_init_producer_id.InitProducerIdRequest(None, -1)))
-            code: int = given[-1].error_code
-            return code
+            return ErrorCode(given[-1].error_code)
 
         eventually(ask, ErrorCode.NONE)
         producer_id: int = given[-1].producer_id

@@ -4,15 +4,18 @@
 |---|---|
 | -1 | latest: the high watermark, or the last stable offset for read_committed |
 | -2, -4 | earliest; earliest on this broker's disk, which is the same as long as nothing is tiered |
-| -3 | of the record with the largest timestamp (7: KIP-734) |
+| -3 | of the record with the largest timestamp (KIP-734) |
 | -5, -6 | latest in tiered storage; earliest that awaits upload: none, there is no tiered storage |
-| else | of the first record with that timestamp or a later one |
+| >= 0 | of the first record with that timestamp or a later one |
 
-- 2: isolation level. 4: leader epochs. 10: time-out for remote look-ups, which never happen here.
+- 2: isolation level. 4: leader epochs. 7, 8, 9, 11: special timestamps -3, -4, -5, -6; a version before that, and any
+  other negative timestamp, is UNSUPPORTED_VERSION. 10: time-out for remote look-ups, which never happen here.
 """
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.partition import READ_COMMITTED
@@ -29,13 +32,13 @@ if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context
     from barnabas.cluster.partition import Partition
 
-_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL = -1, -2, -3, -4
-_NEVER_THERE = (-5, -6)
+_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
+_FIRST_VERSION = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
 
 
 def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     response = ListOffsetsResponse()
-    seen: set[tuple[str, int]] = set()
+    times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     for topic in request.topics:
         results = ListOffsetsTopicResponse(topic.name)
         response.topics.append(results)
@@ -43,9 +46,10 @@ def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse
             result = ListOffsetsPartitionResponse(asked.partition_index, timestamp=-1, offset=-1, leader_epoch=-1)
             results.partitions.append(result)
             try:
-                if (topic.name, asked.partition_index) in seen:
+                if times[topic.name, asked.partition_index] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                seen.add((topic.name, asked.partition_index))
+                if asked.timestamp < _EARLIEST and context.version < _FIRST_VERSION.get(asked.timestamp, sys.maxsize):
+                    raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
                 partition = context.broker.replicas.get(topic.name, asked.partition_index)
                 partition.check_leader(asked.current_leader_epoch)
                 _look_up(partition, asked, request.isolation_level, result)
@@ -66,11 +70,7 @@ def _look_up(
     elif asked.timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         result.offset = log.log_start_offset
         result.leader_epoch = log.epoch_of(log.log_start_offset)
-    elif asked.timestamp in _NEVER_THERE:
-        return
-    elif asked.timestamp < _EARLIEST_LOCAL:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} has no meaning")
-    else:
+    elif asked.timestamp not in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
         found = (
             log.offset_of_max_timestamp()
             if asked.timestamp == _MAX_TIMESTAMP
