@@ -156,22 +156,30 @@ class Channel:
             self._drained.set()
 
     def _readable(self) -> None:
+        # uvloop tells of a reset once, and bytes that came before it hide it: whoever still waits must learn of it.
+        while self._receive() and self._waiting:
+            pass
+
+    def _receive(self) -> bool:
+        """Take what there is; whether there may be more."""
         try:
             count = self._socket.recv_into(self._splitter.writable())
         except BlockingIOError:
-            return
+            return False
         except OSError as error:
             self._fail(ChannelClosed(f"the connection to {self.address} broke: {error}"))
-            return
+            return False
         if not count:
             self._fail(ChannelClosed(f"{self.address} closed the connection"))
-            return
+            return False
         in_scratch = not self._splitter.held_bytes
         try:
             for frame in self._splitter.received(count):
                 self._reply(memoryview(bytes(frame)) if in_scratch else frame)
         except (FrameError, DecodeError) as error:
             self._fail(ChannelClosed(f"{self.address} does not speak Kafka's protocol: {error}"))
+            return False
+        return True
 
     def _reply(self, frame: memoryview) -> None:
         if len(frame) < 6:

@@ -144,30 +144,37 @@ class Connection:
     # requests
 
     def _readable(self) -> None:
-        splitter = self._splitter
-        try:
-            count = self._socket.recv_into(splitter.writable())
-        except BlockingIOError:
-            return
-        except OSError:
-            self.close("reset")
-            return
-        if not count:
-            self.close("end of stream")
-            return
-        server = self._server
-        server.traffic.bytes_in += count
-        try:
-            frames = splitter.received(count)
-        except FrameError as error:
-            server.on_bad_frame(self, error)
-            self.close("bad frame")
-            return
-        if splitter.held_bytes or self in server.holders:
-            server.account(self, splitter.held_bytes)
-        if frames:
-            self._last_progress = server.clock.monotonic()
-            self._serve(frames)
+        # uvloop tells of a reset once, and bytes that came before the reset hide it: so as long as something is held
+        # for this connection, it is read until there is no more.
+        server, splitter = self._server, self._splitter
+        budget = _BYTES_PER_TURN
+        while budget > 0:
+            try:
+                count = self._socket.recv_into(splitter.writable())
+            except BlockingIOError:
+                return
+            except OSError:
+                self.close("reset")
+                return
+            if not count:
+                self.close("end of stream")
+                return
+            budget -= count
+            server.traffic.bytes_in += count
+            try:
+                frames = splitter.received(count)
+            except FrameError as error:
+                server.on_bad_frame(self, error)
+                self.close("bad frame")
+                return
+            held_bytes = splitter.held_bytes
+            if held_bytes or self in server.holders:
+                server.account(self, held_bytes)
+            if frames:
+                self._last_progress = server.clock.monotonic()
+                self._serve(frames)
+            if not self._reading or not (held_bytes or self._slots):
+                return
 
     def _serve(self, frames: list[memoryview]) -> None:
         server = self._server
@@ -330,6 +337,7 @@ class Connection:
         self.closed = True
         server = self._server
         if self._reading:
+            self._reading = False
             server.network.on_readable(self._socket, None)
         if self._writing:
             server.network.on_writable(self._socket, None)
