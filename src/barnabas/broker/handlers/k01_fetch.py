@@ -69,8 +69,10 @@ class _Fetch:
         results, size, partitions = self._read()
         if size >= request.min_bytes or request.max_wait_ms <= 0 or not partitions:
             return self._respond(results)
+        # A connection with many requests under way is not read, so that its end would not be seen while they wait.
+        wait_seconds = min(request.max_wait_ms / 1000, self._broker.server.limits.max_idle_seconds)
         delayed = DelayedFetch(
-            self._broker.call_later, request.max_wait_ms / 1000, request.min_bytes - size, partitions, self._try_again
+            self._broker.call_later, wait_seconds, request.min_bytes - size, partitions, self._try_again
         )
         self._later = Later(delayed.abandon)
         return self._later

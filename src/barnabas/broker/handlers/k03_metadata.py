@@ -4,7 +4,8 @@ No topics means all in version 0 and none later, where null means all. A topic t
 broker's defaults if both the request and `auto.create.topics.enable` allow it, and is told as created in the same
 response.
 
-- 4: creation can be declined. 5: offline replicas. 7: leader epochs. 8: authorized operations. 12: topics by id.
+- 4: creation can be declined. 5: offline replicas. 7: leader epochs. 8: authorized operations.
+- 10: topic ids in the response. 12: and in the request; earlier they are INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from barnabas.cluster.image import INTERNAL_TOPICS
+from barnabas.cluster.topics import check_name
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k03_metadata import (
     MetadataRequest,
@@ -35,13 +37,21 @@ _FIRST_VERSION_BY_TOPIC_ID = 12
 async def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
     broker = context.broker
     asked = request.topics
-    if context.version < _FIRST_VERSION_BY_TOPIC_ID and any(topic.name is None for topic in asked or ()):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic without a name; by id they are told from version 12 on")
     if asked is None or (not asked and context.version == 0):
         asked = [MetadataRequestTopic(topic.id, topic.name) for topic in broker.metadata.image.topics.values()]
+    elif context.version < _FIRST_VERSION_BY_TOPIC_ID and any(
+        topic.name is None or topic.topic_id != ZERO_UUID for topic in asked
+    ):
+        return MetadataResponse(
+            topics=[
+                MetadataResponseTopic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in asked
+            ]
+        )
+    asked = list({(topic.topic_id, topic.name): topic for topic in asked}.values())
     refusals: dict[str, ErrorCode] = {}
     if request.allow_auto_topic_creation and broker.config["auto.create.topics.enable"]:
-        missing = [topic.name for topic in asked if topic.name and topic.name not in broker.metadata.image.topics]
+        topics = broker.metadata.image.topics
+        missing = [topic.name for topic in asked if topic.name is not None and topic.name not in topics]
         if missing:
             refusals = await broker.create_topics_on_demand(missing)
     image = broker.metadata.image
@@ -77,7 +87,7 @@ def _topic(image: Image, wanted: MetadataRequestTopic, listener: str) -> Metadat
     else:
         topic = image.topics.get(wanted.name)
         if topic is None:
-            return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, wanted.name, ZERO_UUID)
+            return MetadataResponseTopic(_why_absent(wanted.name), wanted.name, ZERO_UUID)
     return MetadataResponseTopic(
         ErrorCode.NONE,
         topic.name,
@@ -85,6 +95,14 @@ def _topic(image: Image, wanted: MetadataRequestTopic, listener: str) -> Metadat
         topic.name in INTERNAL_TOPICS,
         list(_partitions(image, topic, listener)),
     )
+
+
+def _why_absent(name: str) -> ErrorCode:
+    try:
+        check_name(name)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _partitions(image: Image, topic: Topic, listener: str) -> Iterable[MetadataResponsePartition]:

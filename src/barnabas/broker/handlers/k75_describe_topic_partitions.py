@@ -30,6 +30,10 @@ def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Describ
     image = context.broker.metadata.image
     names = sorted({topic.name for topic in request.topics} or image.topics)
     start = request.cursor or Cursor("", 0)
+    if start.partition_index < 0:
+        return DescribeTopicPartitionsResponse(
+            topics=[DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, name) for name in names]
+        )
     left = max(1, min(request.response_partition_limit, _MOST_PARTITIONS))
     response = DescribeTopicPartitionsResponse()
     for name in names:
