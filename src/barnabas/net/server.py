@@ -29,6 +29,7 @@ _LENGTH = struct.Struct(">i")
 _SCRATCH_BYTES = 64 * 1024
 _COALESCE_BYTES = 32 * 1024  # parts below this are joined; larger ones are sent from where they lie
 _BYTES_PER_TURN = 2 << 20  # then other connections get their turn
+_REQUESTS_PER_TURN = 32
 _MAX_REQUESTS_UNDER_WAY = 32
 _SMALL = (bytes, bytearray, memoryview)
 _JOINABLE = frozenset((bytes, bytearray))
@@ -182,13 +183,13 @@ class Connection:
         server.is_serving = True
         try:
             for index, frame in enumerate(frames):
-                if self._busy():
+                if index == _REQUESTS_PER_TURN or self._busy():
                     self._put_off(frames[index:])
                     break
                 serve(self, frame)
         finally:
             server.is_serving = False
-        if self._out or self._slots:
+        if self._out or self._slots or self._backlog:
             self._update_reading()
         if server.ready:
             server.take_up_ready()
@@ -198,6 +199,13 @@ class Connection:
         if not self.closed:
             copy = bytearray().join([part for frame in frames for part in (_LENGTH.pack(len(frame)), frame)])
             self._backlog = memoryview(copy)
+            self._await_turn()
+
+    def _await_turn(self) -> None:
+        """Go on after the other connections: once the socket can be written to, which it mostly can at once."""
+        if not self._writing and not self._busy():
+            self._writing = True
+            self._server.network.on_writable(self._socket, self._writable)
 
     def _busy(self) -> bool:
         slots = self._slots
@@ -207,10 +215,14 @@ class Connection:
 
     def take_up(self) -> None:
         """Go on with what was put off, then read again."""
-        while self._backlog and not self._busy():
+        for _ in range(_REQUESTS_PER_TURN):
+            if not self._backlog or self._busy():
+                break
             end = 4 + _LENGTH.unpack_from(self._backlog)[0]
             frame, self._backlog = self._backlog[4:end], self._backlog[end:]
             self._server.serve(self, frame)
+        if self._backlog:
+            self._await_turn()
         self._update_reading()
 
     def _update_reading(self) -> None:

@@ -94,15 +94,15 @@ def test_a_request_that_wakes_an_earlier_one_is_still_replied_to_before_the_next
 def test_a_long_chain_of_requests_that_wake_one_another_does_not_nest(loop: str) -> None:
     async def work() -> None:
         async with Bench.start() as bench:
-            peers = [await bench.connect() for _ in range(150)]
+            peers = [await bench.connect() for _ in range(250)]
             for i, peer in enumerate(peers):
                 await peer.ask(*(f"defer {i}.{k}" for k in range(32)), f"wake {i + 1}.0")
-            await bench.until(lambda: len(bench.slots) == 32 * 150)
+            await bench.until(lambda: len(bench.slots) == 32 * 250)
             last = await bench.connect()
-            await last.ask("defer 150.0")
-            await bench.until(lambda: "150.0" in bench.slots)
+            await last.ask("defer 250.0")
+            await bench.until(lambda: "250.0" in bench.slots)
             bench.slots["0.0"].reply([b"woken 0.0"])
-            assert await last.replies(1) == ["woken 150.0"]
+            assert await last.replies(1) == ["woken 250.0"]
 
     run(loop, work())
 
@@ -170,6 +170,20 @@ def test_no_more_than_a_few_requests_of_a_connection_are_under_way(loop: str) ->
                 await bench.until(partial(bench.slots.__contains__, str(i)))
                 bench.slots[str(i)].reply([str(i).encode()])
             assert await peer.replies(100) == [str(i) for i in range(100)]
+
+    run(loop, work())
+
+
+def test_a_flood_of_small_requests_leaves_others_their_turn(loop: str) -> None:
+    async def work() -> None:
+        async with Bench.start() as bench:
+            flooding, other = await bench.connect(), await bench.connect()
+            await bench.until(lambda: len(bench.server.connections) == 2)
+            flooding.socket.send(framed(*[b"echo x"] * 5000))
+            other.socket.send(framed(b"echo other"))
+            assert await other.replies(1) == ["echo other"]
+            assert await flooding.replies(5000) == ["echo x"] * 5000
+            assert bench.served.index("echo other") < 500
 
     run(loop, work())
 
@@ -365,6 +379,21 @@ def test_a_reset_in_the_middle_of_a_reply_ends_only_its_own_connection(loop: str
             assert bench.server.traffic.closed == {"reset": 1}
             await other.ask("echo other")
             assert await other.replies(1) == ["echo other"]
+
+    run(loop, work())
+
+
+@pytest.mark.parametrize("last_bytes", [b"", b"\0\0", struct.pack(">i", 100) + b"half", framed(b"defer 1")])
+def test_a_reset_right_behind_the_last_bytes_is_noticed(loop: str, last_bytes: bytes) -> None:
+    async def work() -> None:
+        async with Bench.start() as bench:
+            peer = await bench.connect()
+            await bench.until(lambda: bench.server.connections)
+            peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.socket.send(last_bytes)  # without giving the loop a turn in between
+            peer.socket.close()
+            await bench.until(lambda: not bench.server.connections)
+            assert bench.server.traffic.closed == {"reset": 1}
 
     run(loop, work())
 
