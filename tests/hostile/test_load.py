@@ -119,8 +119,8 @@ def test_large_frames_that_never_end_stay_within_the_budget(tmp_path: Path) -> N
             for one in greedy:
                 one.setblocking(False)
             unsent = {one: memoryview(chunk) for one in greedy}
-            deadline = time.monotonic() + 3
-            while unsent and time.monotonic() < deadline:
+            deadline = time.monotonic() + 2
+            while time.monotonic() < deadline:
                 for one, rest in list(unsent.items()):
                     try:
                         unsent[one] = rest[one.send(rest) :]
@@ -180,13 +180,12 @@ def test_a_decompression_bomb_is_refused_where_batches_are_opened(tmp_path: Path
     with attacked(tmp_path, settings) as victim:
         topic = victim.new_topic({"compression.type": other})
         before = victim.resident_mib()
-        most = 0.0
         with victim.witness() as witness, victim.connect(timeout=60) as wire:
             for _ in range(3):
                 code = produce(wire, topic, batch)
                 assert code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE)
-                most = max(most, victim.resident_mib())
-        assert most - before < 300, f"{most - before:.0f} MiB"
+        grown = victim.peak_mib() - before
+        assert grown < 400, f"{grown:.0f} MiB"
         witness.was_served(5.0, rounds=2)
         with victim.connect() as wire:
             builder = BatchBuilder(codec)

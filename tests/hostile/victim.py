@@ -99,6 +99,12 @@ class Victim:
     def resident_mib(self) -> float:
         return float(self._process.memory_info().rss) / MIB
 
+    def peak_mib(self) -> float:
+        """The most that was ever resident, where the system tells; otherwise what is now."""
+        status = Path(f"/proc/{self.server.pid}/status")
+        peak = re.search(r"VmHWM:\s+(\d+) kB", status.read_text()) if status.exists() else None
+        return int(peak[1]) / 1024 if peak else self.resident_mib()
+
     def metric(self, name: str, **labels: str) -> float:
         with urllib.request.urlopen(self._metrics_url, timeout=20) as response:
             text = response.read().decode()

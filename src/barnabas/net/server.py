@@ -153,6 +153,8 @@ class Connection:
             try:
                 count = self._socket.recv_into(splitter.writable())
             except BlockingIOError:
+                if splitter.held_bytes:
+                    server.account(self, splitter.held_bytes)  # its buffer may have grown, if in vain
                 return
             except OSError:
                 self.close("reset")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 
 _LENGTH = struct.Struct(">i")
-_MIN_BUFFER_BYTES = 1 << 16
+_MIN_BUFFER_BYTES = 1 << 12
 _QUICK_GROWTH_BYTES = 1 << 20  # up to here a buffer grows to sixteen times what it holds, then to twice
 
 
