@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from barnabas.cluster.topics import check_name
 from barnabas.core.config import ConfigEntry, ConfigSource
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.topic_keys import describe_topic
@@ -61,6 +62,7 @@ def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigs
 def _entries(resource: DescribeConfigsResource, broker: Broker) -> list[ConfigEntry]:
     name, keys = resource.resource_name, resource.configuration_keys or None
     if resource.resource_type == TOPIC_RESOURCE:
+        check_name(name)
         if name not in broker.metadata.image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
         return describe_topic(broker.metadata.image.config(TOPIC_RESOURCE, name), broker.config, keys)
