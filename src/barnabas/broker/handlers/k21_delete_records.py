@@ -19,6 +19,7 @@ from barnabas.wire.messages.k21_delete_records import (
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
     from barnabas.broker.dispatch import Context
+    from barnabas.storage.log import Log
 
 _TO_HIGH_WATERMARK = -1
 
@@ -26,6 +27,7 @@ _TO_HIGH_WATERMARK = -1
 async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
     broker = context.broker
     response = DeleteRecordsResponse()
+    moved: list[tuple[DeleteRecordsPartitionResult, Log]] = []
     for topic in request.topics:
         results = DeleteRecordsTopicResult(topic.name)
         response.topics.append(results)
@@ -33,15 +35,23 @@ async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecor
             result = DeleteRecordsPartitionResult(asked.partition_index, low_watermark=-1)
             results.partitions.append(result)
             try:
-                result.low_watermark = _delete(broker, topic.name, asked.partition_index, asked.offset)
+                log = _delete(broker, topic.name, asked.partition_index, asked.offset)
             except KafkaError as error:
                 result.error_code = error.code
                 broker.metrics.error(21, error.code)
+            else:
+                result.low_watermark = log.log_start_offset
+                moved.append((result, log))
     await broker.manager.checkpoint()
+    for result, log in moved:
+        if log.is_offline:  # it may not have reached the disk
+            result.low_watermark = -1
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            broker.metrics.error(21, ErrorCode.KAFKA_STORAGE_ERROR)
     return response
 
 
-def _delete(broker: Broker, topic: str, index: int, offset: int) -> int:
+def _delete(broker: Broker, topic: str, index: int, offset: int) -> Log:
     partition = broker.replicas.get(topic, index)
     partition.check_leader()
     log = partition.log
@@ -50,4 +60,4 @@ def _delete(broker: Broker, topic: str, index: int, offset: int) -> int:
     if offset < 0:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is not an offset")
     log.advance_log_start_offset(offset)
-    return log.log_start_offset
+    return log
