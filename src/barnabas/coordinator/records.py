@@ -107,6 +107,7 @@ def _number(data: bytes, part: str) -> int:
 
 
 def _table(cls: type, version: int, data: bytes) -> Any:
+    decoded: Any
     decoded, position = codec(cls, version).decode(memoryview(data), _INT16.size)
     if position != len(data):
         raise DecodeError(f"{cls.__name__} v{version} has {len(data) - position} bytes too many")
