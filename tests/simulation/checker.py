@@ -2,7 +2,8 @@
 
 `known` is what clients have learnt about the log of a partition: an offset has one value, for ever. A power cut may
 take back what was not synced, so for a topic that is not synced before it is acknowledged, what was learnt from an
-earlier boot counts no more; a crash excuses nothing.
+earlier boot counts no more; a crash excuses nothing. Records go from the beginning of a log only when a client or the
+topic's retention has them deleted, and then do not come back.
 """
 
 from __future__ import annotations
@@ -22,20 +23,33 @@ from tests.simulation.history import (
     Sent,
     SequenceForgotten,
     TopicPartition,
+    Trimmed,
+    Trimming,
 )
 
 
 class Checker:
-    """Takes the events in their order. `synced_topics` acknowledge only what would survive a power cut."""
+    """Takes the events in their order.
 
-    def __init__(self, synced_topics: Collection[str], idempotent_producers: Collection[str]) -> None:
+    `synced_topics` acknowledge only what would survive a power cut; `expiring_topics` have a short retention.
+    """
+
+    def __init__(
+        self,
+        synced_topics: Collection[str],
+        expiring_topics: Collection[str],
+        idempotent_producers: Collection[str],
+    ) -> None:
         self.anomalies: list[str] = []
         self._synced_topics = synced_topics
+        self._expiring_topics = expiring_topics
         self._idempotent_producers = idempotent_producers
         self._boot = 0
         self._sent: dict[bytes, tuple[str, TopicPartition, int]] = {}
         self._known: dict[TopicPartition, dict[int, bytes]] = {}
         self._producer_ids: dict[tuple[int, int], str] = {}
+        self._to_be_trimmed: dict[TopicPartition, int] = {}
+        self._trimmed: dict[TopicPartition, int] = {}
 
     def check(self, event: Event) -> None:
         match event:
@@ -56,6 +70,10 @@ class Checker:
             case Polled():
                 self._check_dense(f"polled by {event.consumer}", event.partition, event.fetch_offset, event.records)
                 self._learn(f"polled by {event.consumer}", event.partition, event.boot, event.records)
+            case Trimming():
+                self._to_be_trimmed[event.partition] = max(event.offset, self._to_be_trimmed.get(event.partition, 0))
+            case Trimmed():
+                self._trimmed[event.partition] = max(event.low_watermark, self._trimmed.get(event.partition, 0))
             case Recovered():
                 if not event.is_prefix:
                     self._report(f"{event.partition}: recovery left something else than the log's beginning: {event}")
@@ -65,7 +83,8 @@ class Checker:
                     if partition.topic not in self._synced_topics:
                         self._known[partition] = {}
             case FinalLog():
-                self._check_final(event.partition, event.records)
+                self._check_start(event.partition, event.log_start_offset)
+                self._check_final(event.partition, event.log_start_offset, event.records)
 
     def _learn(self, how: str, partition: TopicPartition, boot: int, records: Iterable[Record]) -> None:
         if boot < self._boot and partition.topic not in self._synced_topics:
@@ -77,10 +96,16 @@ class Checker:
             elif known.setdefault(offset, value) != value:
                 self._report(f"{partition}: offset {offset} reused: was {_name(known[offset])}, {how}: {_name(value)}")
 
-    def _check_final(self, partition: TopicPartition, records: tuple[Record, ...]) -> None:
-        self._check_dense("at the end", partition, 0, records)
+    def _check_start(self, partition: TopicPartition, log_start_offset: int) -> None:
+        if log_start_offset < self._trimmed.get(partition, 0):
+            self._report(f"{partition}: deleted up to {self._trimmed[partition]}, but begins at {log_start_offset}")
+        if log_start_offset > self._to_be_trimmed.get(partition, 0) and partition.topic not in self._expiring_topics:
+            self._report(f"{partition}: begins at {log_start_offset}, where nobody had it begin")
+
+    def _check_final(self, partition: TopicPartition, log_start_offset: int, records: tuple[Record, ...]) -> None:
+        self._check_dense("at the end", partition, log_start_offset, records)
         self._learn("at the end", partition, self._boot, records)
-        last_offset = records[-1][0] if records else -1
+        last_offset = records[-1][0] if records else log_start_offset - 1
         lost = sorted(offset for offset in self._known.get(partition, ()) if offset > last_offset)
         for offset in lost:
             self._report(f"{partition}: lost: {_name(self._known[partition][offset])} at {offset}")
@@ -106,9 +131,10 @@ class Checker:
 def anomalies(
     events: Iterable[tuple[float, Event]],
     synced_topics: Collection[str] = (),
+    expiring_topics: Collection[str] = (),
     idempotent_producers: Collection[str] = (),
 ) -> list[str]:
-    checker = Checker(synced_topics, idempotent_producers)
+    checker = Checker(synced_topics, expiring_topics, idempotent_producers)
     for _, event in events:
         checker.check(event)
     return checker.anomalies

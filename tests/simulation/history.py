@@ -72,8 +72,24 @@ class Polled:
 
 
 @dataclass(frozen=True, slots=True)
+class Trimming:
+    """The records below an offset are to be deleted; whether they will be is not known."""
+
+    partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """The broker told that the log begins here now."""
+
+    partition: TopicPartition
+    low_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
 class Recovered:
-    """A broker has opened a log: its bytes before the restart, and how many of them, from the first on, it kept."""
+    """A broker has opened a log: its bytes before the restart and after, and whether it only lost some at an end."""
 
     partition: TopicPartition
     bytes_before: int
@@ -99,10 +115,23 @@ class FinalLog:
     """The whole of a partition at the end of the run."""
 
     partition: TopicPartition
+    log_start_offset: int
     records: tuple[Record, ...]
 
 
-Event = Sent | Acknowledged | ProducerIdGiven | SequenceForgotten | Polled | Recovered | Fault | PowerCut | FinalLog
+Event = (
+    Sent
+    | Acknowledged
+    | ProducerIdGiven
+    | SequenceForgotten
+    | Polled
+    | Trimming
+    | Trimmed
+    | Recovered
+    | Fault
+    | PowerCut
+    | FinalLog
+)
 
 
 class History:

@@ -25,15 +25,17 @@ from barnabas.coordination.memory import Faults, MemoryMetadata, MemoryStore
 from barnabas.core.broker_config import BrokerConfig
 from barnabas.core.logs import ROOT, TextFormatter
 from barnabas.core.seams import Clock
+from tests.simulation.admin import Topic, Trimmer, create_topics
 from tests.simulation.checker import anomalies
 from tests.simulation.client import Client
+from tests.simulation.consumer import Consumer, read_to_end
 from tests.simulation.history import Fault, FinalLog, History, Polled, PowerCut, Recovered, TopicPartition
+from tests.simulation.producer import Producer
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.simulation.simulated_executor import SimulatedExecutor
 from tests.simulation.simulated_network import SimulatedNetwork
 from tests.simulation.simulated_process import Process, ProcessKilled, current_process
 from tests.simulation.virtual_loop import SimulationError, VirtualClock, VirtualLoop
-from tests.simulation.workload import Consumer, Producer, Topic, create_topics, read_to_end
 
 SIMULATED = "simulated failure"
 HOST, PORT, BROKER_ID = "127.0.0.1", 9092, 1
@@ -49,14 +51,20 @@ SETTINGS = {
     "listeners": f"PLAINTEXT://{HOST}:{PORT}",
     "auto.create.topics.enable": "false",
     "log.flush.offset.checkpoint.interval.ms": "2000",
-    "log.retention.check.interval.ms": "3000",
+    "log.retention.check.interval.ms": "1000",
+    "log.segment.delete.delay.ms": "500",
 }
 PLAIN, ROLLING = Topic("plain", 2), Topic("rolling", 1, (("segment.ms", "1500"),))
 SYNCED = Topic("synced", 2, (("flush.messages", "1"),))
 SYNCED_ROLLING = Topic("synced-rolling", 1, (("flush.messages", "1"), ("segment.ms", "1000")))
-TOPICS = (PLAIN, ROLLING, SYNCED, SYNCED_ROLLING)
+EXPIRING = Topic("expiring", 1, (("segment.ms", "700"), ("retention.ms", "1500")))
+TOPICS = (PLAIN, ROLLING, SYNCED, SYNCED_ROLLING, EXPIRING)
 SYNCED_TOPICS = frozenset({SYNCED.name, SYNCED_ROLLING.name})
+EXPIRING_TOPICS = frozenset({EXPIRING.name})
 PARTITIONS = [TopicPartition(topic.name, index) for topic in TOPICS for index in range(topic.partitions)]
+TRIMMED_PARTITIONS = [TopicPartition(topic.name, 0) for topic in (PLAIN, ROLLING, SYNCED_ROLLING)]
+
+SegmentBytes = dict[str, bytes]
 
 
 class Run:
@@ -85,7 +93,7 @@ class Run:
         for mount_point in ("/disk-1", "/disk-2"):
             self._disk.make_dirs(mount_point)
         self._disk.sync_dir("/")
-        self._log_before: dict[TopicPartition, bytes] = {}
+        self._log_before: dict[TopicPartition, SegmentBytes] = {}
         self._stopping = False
         self.producers: list[Producer] = []
 
@@ -108,15 +116,15 @@ class Run:
         self._stopping = True
         await asyncio.gather(*clients)
         for partition in PARTITIONS:
-            records = await read_to_end(admin, partition, ids)
-            self.history.record(Polled("verifier", self._boot, partition, 0, records))
+            start, records = await read_to_end(admin, partition, ids)
+            self.history.record(Polled("verifier", self._boot, partition, start, records))
         await self._restart_in_good_order()
         for partition in PARTITIONS:
-            self.history.record(FinalLog(partition, await read_to_end(admin, partition, ids)))
+            self.history.record(FinalLog(partition, *await read_to_end(admin, partition, ids)))
         admin.close()
         await self._stop()
 
-    def _make_clients(self, ids: dict[str, bytes]) -> Iterator[Producer | Consumer]:
+    def _make_clients(self, ids: dict[str, bytes]) -> Iterator[Producer | Consumer | Trimmer]:
         rng = self._stream(self._seed, "clients")
         for number in range(rng.randint(2, 5)):
             idempotent = rng.random() < 0.6
@@ -130,6 +138,7 @@ class Run:
         for number in range(2):
             name = f"c{number}"
             yield Consumer(name, self._client(), PARTITIONS, ids, self._stream(self._seed, name), self.history)
+        yield Trimmer(self._client(), TRIMMED_PARTITIONS, self._stream(self._seed, "trimmer"), self.history)
 
     def _client(self) -> Client:
         return Client(self._network, HOST, PORT, lambda: self._boot)
@@ -168,7 +177,7 @@ class Run:
 
     async def _break_a_disk(self) -> None:
         """One operation fails, which takes its log directory offline until the broker is started again."""
-        self._operations_to_failure = self._rng.randint(1, OPERATIONS_TO_FAULT)
+        self._operations_to_failure = self._rng.randint(1, OPERATIONS_TO_FAULT // 2)
         await asyncio.sleep(self._rng.random() * 3)
         self._operations_to_failure = 0
         if self._rng.random() < 0.5:
@@ -272,21 +281,35 @@ class Run:
                 self.history.record(Fault("disk error", f"{operation} {path}"))
                 raise OSError(self._rng.choice(DISK_ERRORS), f"{SIMULATED} in {operation}", path)
 
-    def _logs(self) -> dict[TopicPartition, bytes]:
-        """The bytes of every log on the disk, its segments one after the other."""
+    def _logs(self) -> dict[TopicPartition, SegmentBytes]:
+        """The segments of every log on the disk, by name, and so in their order; empty ones do not count."""
         found = {}
         for partition in PARTITIONS:
             for directory in (f"{path}/{partition}" for path in self._data_dirs):
                 if self._disk.exists(directory):
                     names = [name for name in self._disk.list_dir(directory) if name.endswith(".log")]
-                    found[partition] = b"".join(self._disk.read_bytes(f"{directory}/{name}") for name in names)
+                    segments = {name: self._disk.read_bytes(f"{directory}/{name}") for name in names}
+                    found[partition] = {name: data for name, data in segments.items() if data}
         return found
 
     def _compare_logs(self) -> None:
         after = self._logs()
         for partition, before in self._log_before.items():
-            kept = after.get(partition, b"")
-            self.history.record(Recovered(partition, len(before), len(kept), before.startswith(kept)))
+            kept = after.get(partition, {})
+            sizes = [sum(map(len, segments.values())) for segments in (before, kept)]
+            self.history.record(Recovered(partition, sizes[0], sizes[1], _is_prefix(before, kept)))
+
+
+def _is_prefix(before: SegmentBytes, after: SegmentBytes) -> bool:
+    """Whether nothing but the end of a log is missing; whole segments at its beginning may be gone or back."""
+    names = list(before)
+    kept = [name for name in after if names and name >= names[0]]
+    if not kept:
+        return True
+    *whole, last = kept
+    if last not in names or names[names.index(last) - len(whole) : names.index(last)] != whole:
+        return False
+    return before[last].startswith(after[last]) and all(after[name] == before[name] for name in whole)
 
 
 class _MortalStore(MemoryStore):
@@ -329,7 +352,7 @@ def run(seed: int) -> tuple[History, list[str]]:
             gc.enable()
         logger.removeHandler(errors)
     idempotent = {producer.name for producer in simulation.producers if producer.idempotent}
-    problems += anomalies(simulation.history.events, SYNCED_TOPICS, idempotent)
+    problems += anomalies(simulation.history.events, SYNCED_TOPICS, EXPIRING_TOPICS, idempotent)
     return simulation.history, problems + errors.lines
 
 

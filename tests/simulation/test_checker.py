@@ -14,6 +14,8 @@ from tests.simulation.history import (
     Sent,
     SequenceForgotten,
     TopicPartition,
+    Trimmed,
+    Trimming,
 )
 
 PLAIN, SYNCED = TopicPartition("plain", 0), TopicPartition("synced", 0)
@@ -32,12 +34,12 @@ def polled(partition: TopicPartition, *records: Record, boot: int = 0) -> Polled
     return Polled("c", boot, partition, records[0][0], records)
 
 
-def final(partition: TopicPartition, *values: bytes) -> FinalLog:
-    return FinalLog(partition, tuple(enumerate(values)))
+def final(partition: TopicPartition, *values: bytes, start: int = 0) -> FinalLog:
+    return FinalLog(partition, start, tuple(enumerate(values, start)))
 
 
 def found(*events: Event) -> list[str]:
-    return anomalies(((0.0, event) for event in events), {"synced"}, {"p"})
+    return anomalies(((0.0, event) for event in events), {"synced"}, {"expiring"}, {"p"})
 
 
 def test_a_history_without_fault_is_fine() -> None:
@@ -102,7 +104,7 @@ def test_a_duplicate_and_a_change_of_order_are_found_for_idempotent_producers_on
     assert found(sent(PLAIN, A, B), final(PLAIN, A, A, B)) == [problem]
     assert found(sent(PLAIN, A, B), final(PLAIN, B, A)) == [problem]
     events: list[tuple[float, Event]] = [(0.0, sent(PLAIN, A)), (0.0, final(PLAIN, A, A))]
-    assert not anomalies(events, (), ())
+    assert not anomalies(events)
 
 
 def test_a_producer_id_is_given_once() -> None:
@@ -114,6 +116,27 @@ def test_a_broker_may_forget_sequences_only_after_a_power_cut_that_took_the_log(
     assert not found(PowerCut(1), SequenceForgotten("p", 1, PLAIN, 0))
     assert found(SequenceForgotten("p", 0, PLAIN, 0))
     assert found(PowerCut(1), SequenceForgotten("p", 1, SYNCED, 0))
+
+
+def test_records_go_from_the_beginning_only_when_they_are_deleted() -> None:
+    events = (sent(PLAIN, A, B, C), acknowledged(PLAIN, 0, A, B, C))
+    assert not found(*events, Trimming(PLAIN, 2), Trimmed(PLAIN, 2), final(PLAIN, C, start=2))
+    assert not found(*events, Trimming(PLAIN, 2), final(PLAIN, C, start=2))
+    assert found(*events, Trimming(PLAIN, 1), Trimmed(PLAIN, 1), final(PLAIN, C, start=2)) == [
+        "plain-0: begins at 2, where nobody had it begin"
+    ]
+
+
+def test_the_records_of_an_expiring_topic_may_go_by_themselves() -> None:
+    expiring = TopicPartition("expiring", 0)
+    events = (sent(expiring, A, B, C), acknowledged(expiring, 0, A, B, C))
+    assert not found(*events, final(expiring, C, start=2))
+    assert found(*events, final(expiring, start=2)) == ["expiring-0: lost: p:2 at 2"]
+
+
+def test_deleted_records_do_not_come_back() -> None:
+    events = (sent(PLAIN, A, B, C), acknowledged(PLAIN, 0, A, B, C), Trimming(PLAIN, 2), Trimmed(PLAIN, 2))
+    assert found(*events, PowerCut(1), final(PLAIN, B, C, start=1)) == ["plain-0: deleted up to 2, but begins at 1"]
 
 
 def test_recovery_must_leave_a_prefix() -> None:

@@ -74,9 +74,7 @@ def test_a_seed_has_one_history(seed: int, verdicts: Verdicts) -> None:
             "synced",
             id="an acknowledgement before its records are synced",
         ),
-        pytest.param(
-            ProducerStates, "restore", lambda *_: None, "twice", id="a snapshot of producers that is not read"
-        ),
+        pytest.param(ProducerStates, "check_batch", lambda *_: None, "twice", id="a retry that is taken for new"),
     ],
 )
 def test_a_planted_bug_is_found(
