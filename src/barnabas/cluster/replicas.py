@@ -95,6 +95,8 @@ class Replicas:
             if self.broker_id not in registration.replicas:
                 continue
             key = (topic.name, index)
+            if key in self._unopened:
+                continue  # until a restart finds it, or it would begin anew with nothing in it
             partition = self.partitions.get(key)
             if partition is None:
                 try:
@@ -103,7 +105,6 @@ class Replicas:
                     self._unopened.add(key)
                     _log.error("log could not be opened", topic=topic.name, partition=index, problem=str(error))
                     continue
-                self._unopened.discard(key)
                 partition = self.partitions[key] = Partition(self.broker_id, log, self._start_flush)
             partition.update(registration)
 

@@ -68,6 +68,7 @@ class LogManager:
         self.directories = [LogDirectory(disk, path) for path in config.log_dirs]
         self.logs: dict[TopicPartition, Log] = {}
         self._closed_logs: dict[TopicPartition, LogDirectory] = {}  # found on disk, not opened so far
+        self._taken_up = False
         self._flushers: dict[Log, Flusher] = {}
         self._writing: dict[LogDirectory, asyncio.Lock] = {}
         self._removals: set[asyncio.TimerHandle] = set()
@@ -94,6 +95,8 @@ class LogManager:
             raise OSError(errno.EIO, f"none of log.dirs={','.join(self._config.log_dirs)} can be used")
 
     def start_background_work(self) -> None:
+        """Every log that the broker had when it stopped has been asked for by now."""
+        self._taken_up = True
         for partition, directory in self._closed_logs.items():
             _log.warning("log belongs to no partition of this broker; remove it if it is not needed",
                          topic=partition[0], partition=partition[1], directory=directory.path)  # fmt: skip
@@ -210,14 +213,17 @@ class LogManager:
             raise
 
     def _least_loaded(self) -> LogDirectory:
-        """The directory with the fewest logs. While one is offline nobody knows what it holds, so nothing is made."""
+        """The directory with the fewest logs. Until all are taken up, a log that was not found may lie in one that is
+        offline, and is not made again; after that it is a new one.
+        """
         offline = [directory.path for directory in self.directories if directory.is_offline]
-        if offline:
+        if offline and (not self._taken_up or len(offline) == len(self.directories)):
             raise OSError(errno.EIO, f"no log is made while a log directory is offline: {', '.join(offline)}")
-        load = dict.fromkeys((directory.path for directory in self.directories), 0)
+        load = {directory.path: 0 for directory in self.directories if not directory.is_offline}
         for log in self.logs.values():
-            load[log.parent_directory] += 1
-        return min(self.directories, key=lambda directory: load[directory.path])
+            if log.parent_directory in load:
+                load[log.parent_directory] += 1
+        return min((each for each in self.directories if each.path in load), key=lambda each: load[each.path])
 
     async def delete(self, log: Log) -> None:
         """Forget a log; its files are renamed at once, and removed after `file.delete.delay.ms`."""
