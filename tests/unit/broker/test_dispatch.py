@@ -112,7 +112,7 @@ def test_a_later_answer_keeps_its_place_and_holds_up_nobody() -> None:
                 return waiting[request.replica_id]
             return reply_to(request)
 
-        async with Bench.start(handle) as (bench, peer):
+        async with Bench.start(handle) as (_, peer):
             await peer.send(question(1) + question(2) + question(3))
             await asyncio.sleep(0.05)
             assert sorted(waiting) == [1, 3]
@@ -201,7 +201,7 @@ def test_a_failure_of_our_own_is_counted_logged_and_ends_the_connection(
 ) -> None:
     async def work() -> None:
         async with Bench.start(handle) as (bench, peer):
-            await peer.send(question(1) + question(2))
+            await peer.send(question(1))
             assert await peer.is_closed()
             assert bench.metrics.unhandled_errors == 1
             assert bench.metrics.client_mistakes == 0
