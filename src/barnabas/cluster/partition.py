@@ -20,6 +20,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from barnabas.cluster.image import Partition as PartitionImage
+    from barnabas.records.control import EndMarker
     from barnabas.storage.log import AppendInfo, Log
     from barnabas.storage.log_config import LogConfig
     from barnabas.storage.log_slice import LogSlice
@@ -137,19 +138,35 @@ class Partition:
 
     def append(self, records: memoryview, now_ms: int, required_acks: int) -> AppendInfo:
         """Append as the leader; when to acknowledge is the caller's question to `is_acknowledged`."""
-        if self.leader != self.broker_id:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        log = self.log
-        if required_acks == -1 and len(self.isr) < self.min_insync_replicas:
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{log.topic}-{log.partition} has {len(self.isr)} in-sync replicas; "
-                f"min.insync.replicas asks for {self.min_insync_replicas}",
-            )
-        info = log.append_as_leader(records, self.leader_epoch, now_ms)
+        self._check_writable(required_acks)
+        info = self.log.append_as_leader(records, self.leader_epoch, now_ms)
         if not info.duplicate:
             self._appended(info.size_bytes)
         return info
+
+    def append_from_coordinator(self, records: memoryview, now_ms: int) -> AppendInfo:
+        """Append a batch of this broker's own coordinator, which counts once it is committed."""
+        self._check_writable(-1)
+        info = self.log.append_from_coordinator(records, self.leader_epoch, now_ms)
+        self._appended(info.size_bytes)
+        return info
+
+    def append_end_marker(self, marker: EndMarker, producer_id: int, producer_epoch: int, now_ms: int) -> AppendInfo:
+        """End a producer's transaction here, as its coordinator decided."""
+        self._check_writable(-1)
+        info = self.log.append_end_marker(marker, producer_id, producer_epoch, self.leader_epoch, now_ms)
+        self._appended(info.size_bytes)
+        return info
+
+    def _check_writable(self, required_acks: int) -> None:
+        if self.leader != self.broker_id:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if required_acks == -1 and len(self.isr) < self.min_insync_replicas:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.log.topic}-{self.log.partition} has {len(self.isr)} in-sync replicas; "
+                f"min.insync.replicas asks for {self.min_insync_replicas}",
+            )
 
     def _appended(self, size_bytes: int) -> None:
         log = self.log

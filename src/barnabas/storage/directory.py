@@ -50,9 +50,7 @@ class LogDirectory:
     def open(self, broker_id: int, cluster_id: str, random: Random) -> list[TopicPartition]:
         """Lock the directory and find its partitions; a directory that belongs to somebody else is an error."""
         disk, path = self._disk, self.path
-        if not disk.exists(path):
-            disk.make_dirs(path)
-            disk.sync_dir(os.path.dirname(path) or "/")
+        self._make(path)
         self._release_lock = disk.lock(f"{path}/{_LOCK}")
         if self._release_lock is None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is in use by another broker; stop it first")
@@ -74,6 +72,14 @@ class LogDirectory:
         except NotADirectoryError:
             return False
         return True
+
+    def _make(self, path: str) -> None:
+        """Make the directory where it is missing, and those above it, so that a power cut does not take them back."""
+        if not self._disk.exists(path):
+            parent = os.path.dirname(path) or "/"
+            self._make(parent)
+            self._disk.make_dirs(path)
+            self._disk.sync_dir(parent)
 
     def _check_owner(self, broker_id: int, cluster_id: str, random: Random) -> None:
         path = f"{self.path}/{checkpoints.META_PROPERTIES}"

@@ -37,6 +37,7 @@ from barnabas.records.batch import (
     CorruptBatch,
     check_batch,
     headers,
+    read_header,
     write_log_append_time,
 )
 from barnabas.records.control import ControlType, EndMarker, build_end_marker, parse_end_marker
@@ -247,6 +248,17 @@ class Log:
             0,
             duplicate=True,
         )
+
+    def append_from_coordinator(self, records: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """Append one batch that a coordinator of this broker has built. It has no sequence, also in a transaction."""
+        size = len(records)
+        if size > self.config.max_message_bytes:
+            raise refusal(records, self.config)
+        header = read_header(records)
+        return self._append_one(
+            records, size, leader_epoch, now_ms, header.attributes, header.last_offset_delta, header.max_timestamp,
+            header.producer_id, header.producer_epoch, header.base_sequence,
+        )  # fmt: skip
 
     def append_end_marker(
         self, marker: EndMarker, producer_id: int, producer_epoch: int, leader_epoch: int, now_ms: int

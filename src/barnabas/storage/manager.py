@@ -73,7 +73,7 @@ class LogManager:
         self._writing: dict[LogDirectory, asyncio.Lock] = {}
         self._removals: set[asyncio.TimerHandle] = set()
         self._background: set[asyncio.Task[None]] = set()
-        self._checkpoints_due: set[LogDirectory] = set()
+        self._checkpoints_due: dict[LogDirectory, None] = {}
 
     # life
 
@@ -265,11 +265,11 @@ class LogManager:
     # checkpoints
 
     def checkpoint_soon(self, log: Log) -> None:
-        self._checkpoints_due.add(self._directory_of(log))
+        self._checkpoints_due[self._directory_of(log)] = None
         self._spawn(self._write_due_checkpoints())
 
     async def _write_due_checkpoints(self) -> None:
-        due, self._checkpoints_due = self._checkpoints_due, set()
+        due, self._checkpoints_due = self._checkpoints_due, {}
         for directory in due:
             await self._checkpoint_directory(directory)
 

@@ -34,6 +34,7 @@ NO_COORDINATOR_EPOCH = -1
 
 _BATCHES_KEPT = 5
 _LAST_SEQUENCE = 2**31 - 1
+_LAST_EPOCH = 2**15 - 1  # never a producer's own: what is open with it, if anything, must end with it too
 _VERSION = 1
 _SNAPSHOT_HEAD = struct.Struct(">hIi")
 _CRC_END = 6
@@ -138,12 +139,17 @@ class ProducerStates:
             )
         return None
 
-    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
-        """Refuse the end of a transaction that comes from an older producer or an older coordinator."""
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int = 0) -> None:
+        """Refuse the end of a transaction that comes from an older producer or an older coordinator.
+
+        In version 2 the end has a higher epoch than the transaction. A marker with the epoch of one that is open was
+        sent for the one before, and came late or twice (KIP-1228).
+        """
         entry = self.entries.get(producer_id)
         if entry is None:
             return
-        if epoch < entry.epoch:
+        is_late = transaction_version >= 2 and entry.current_txn_first_offset != NO_OFFSET and epoch < _LAST_EPOCH
+        if epoch < entry.epoch or (is_late and epoch == entry.epoch):
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {producer_id} has epoch {entry.epoch}; a marker of epoch {epoch} is fenced",
