@@ -146,6 +146,24 @@ def test_a_lost_disk_is_noticed_at_the_start(tmp_path: Path, small_disk: Path) -
         assert client.produce(doomed, batch()).base_offset == 0
 
 
+@pytest.mark.parametrize("request_kind", ["fetch", "list offsets"])
+def test_a_segment_that_cannot_be_read_is_a_failed_disk(tmp_path: Path, request_kind: str) -> None:
+    data = tmp_path / "data"
+    settings = {"log.segment.bytes": str(1024 * 1024), "log.dirs": f"{data},{tmp_path / 'other'}"}
+    with BarnabasServer(data, settings) as broker, Client(broker.address) as client:
+        doomed, sound = client.create_topic(), client.create_topic()
+        for _ in range(2):
+            client.produce(doomed, batch(b"x" * 600_000))
+    with BarnabasServer(data, settings) as broker, Client(broker.address) as client:
+        (segment,) = tmp_path.glob(f"*/{doomed}-0/{0:020}.log")
+        segment.unlink()
+        assert client.fetch(doomed, 1).error_code == ErrorCode.NONE  # nobody has noticed so far
+        answer = client.fetch(doomed, 0) if request_kind == "fetch" else client.list_offset(doomed, 1)
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert client.produce(doomed, batch()).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert client.produce(sound, batch()).error_code == ErrorCode.NONE
+
+
 def test_partitions_spread_over_directories(tmp_path: Path) -> None:
     directories = [tmp_path / name for name in ("data", "b", "c")]
     settings = {"log.dirs": ",".join(map(str, directories))}

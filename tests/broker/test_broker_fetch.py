@@ -150,6 +150,14 @@ def _code(client: Client, topic_id: bytes) -> ErrorCode:
     return ErrorCode(client.call(request_for((topic_id, 0, 0)), 18).responses[0].partitions[0].error_code)
 
 
+def test_aborted_transactions_are_told_to_who_reads_committed(client: Client) -> None:
+    topic = client.create_topic()
+    client.produce(topic, batch())
+    assert client.fetch(topic, isolation_level=READ_COMMITTED).aborted_transactions == []
+    assert client.fetch(topic, 1, isolation_level=READ_COMMITTED).aborted_transactions == []
+    assert client.fetch(topic).aborted_transactions is None
+
+
 # leader epochs
 
 

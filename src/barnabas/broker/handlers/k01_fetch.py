@@ -29,10 +29,13 @@ from barnabas.wire.messages.k01_fetch import (
 )
 
 if TYPE_CHECKING:
+    from asyncio import Future
+
     from barnabas.broker.dispatch import Context
     from barnabas.broker.fetch_sessions import FetchSession, Wanted
     from barnabas.cluster.partition import Partition
 
+_KEY = 1
 _FIRST_VERSION_BY_TOPIC_ID = 13
 _NOT_URGENT = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 """Errors that wait with the others: who is assigned to what is gone would else ask again without a pause."""
@@ -108,9 +111,11 @@ class _Fetch:
                 )
             except KafkaError as error:
                 urgent = urgent or error.code not in _NOT_URGENT
-                data.error_code = error.code
-                data.high_watermark = -1
-                broker.metrics.error(1, error.code)
+                self._refuse(data, error.code)
+                continue
+            except OSError as error:
+                urgent = True
+                self._refuse(data, self._disk_failed(wanted, error))
                 continue
             log = partition.log
             data.high_watermark = log.high_watermark
@@ -131,6 +136,12 @@ class _Fetch:
                 data.aborted_transactions = []
         return results, size, [] if urgent else partitions
 
+    def _refuse(self, data: PartitionData, code: ErrorCode) -> None:
+        data.error_code = code
+        data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+        data.records = b""
+        self._broker.metrics.error(_KEY, code)
+
     def _partition(self, wanted: Wanted) -> Partition:
         replicas = self._broker.replicas
         topic = replicas.name_of(wanted.topic_id) if self._by_topic_id else wanted.topic
@@ -145,24 +156,54 @@ class _Fetch:
         """The response, at once if everything lies in memory, or later when the cold parts have been read there."""
         topics: list[FetchableTopicResponse] = []
         topic: FetchableTopicResponse | None = None
-        cold: list[Any] = []
+        cold: list[tuple[Wanted, PartitionData]] = []
         for wanted, data in self._session.select(results):
             if topic is None or topic.topic != wanted.topic or topic.topic_id != wanted.topic_id:
                 topic = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id)
                 topics.append(topic)
             topic.partitions.append(data)
             if data.records and not data.records.is_cached():
-                cold.append(data.records)
+                cold.append((wanted, data))
         response = FetchResponse(session_id=self._session.id, responses=topics)
         if not cold:
             return response
         later = self._later = self._later or Later()
-        warmed = self._broker.executor.submit(_warm, cold)
-        warmed.add_done_callback(lambda _: later.complete(response))
+        warmed = self._broker.executor.submit(_warm, [data.records for _, data in cold])
+        warmed.add_done_callback(lambda done: self._warmed(done, cold, response, later))
         return later
 
+    def _warmed(
+        self,
+        done: Future[list[OSError | None]],
+        cold: list[tuple[Wanted, PartitionData]],
+        response: FetchResponse,
+        later: Later[FetchResponse],
+    ) -> None:
+        if done.cancelled():
+            return  # the broker stops
+        for (wanted, data), error in zip(cold, done.result()):
+            if error is not None:
+                self._refuse(data, self._disk_failed(wanted, error))
+        later.complete(response)
 
-def _warm(slices: list[Any]) -> None:
-    """Read what the page cache has lost, in a thread, so that sending it does not keep the loop waiting."""
-    for cold in slices:
+    def _disk_failed(self, wanted: Wanted, error: OSError) -> ErrorCode:
+        try:
+            return self._broker.replicas.disk_failed(self._partition(wanted), error)
+        except KafkaError as refusal:  # it has failed before, or is no longer ours
+            return refusal.code
+
+
+def _warm(slices: list[Any]) -> list[OSError | None]:
+    """Read what the page cache has lost, in a thread, so that sending it does not keep the loop waiting.
+
+    A disk that fails shows here first: tells, for each slice, what went wrong.
+    """
+    return [_failure(cold) for cold in slices]
+
+
+def _failure(cold: Any) -> OSError | None:
+    try:
         cold.warm()
+    except OSError as error:
+        return error
+    return None

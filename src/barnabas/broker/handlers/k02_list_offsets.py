@@ -56,6 +56,8 @@ def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse
             except KafkaError as error:
                 result.error_code = error.code
                 context.broker.metrics.error(2, error.code)
+            except OSError as error:
+                result.error_code = context.broker.replicas.disk_failed(partition, error)
     return response
 
 
