@@ -13,10 +13,10 @@ from barnabas.coordinator.outcome import CoordinatorRecord
 
 
 class GroupType(Enum):
-    """As ListGroups names it."""
+    """As ListGroups names it; filters may spell it in capitals."""
 
-    CLASSIC = "Classic"
-    CONSUMER = "Consumer"
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
 
 
 class CommittedPartition(NamedTuple):

@@ -203,7 +203,7 @@ def test_records_of_long_ago_are_read() -> None:
 
 
 def test_the_type_of_group_is_named_as_listings_name_it() -> None:
-    assert [kind.value for kind in GroupType] == ["Classic", "Consumer"]
+    assert [kind.value for kind in GroupType] == ["classic", "consumer"]
 
 
 GROUPS, TOPICS, PARTITIONS = st.sampled_from("gh"), st.sampled_from("tu"), st.integers(0, 1)
