@@ -7,9 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from heapq import heapify, heappop, heappush
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
+
+
+class TimerKey(NamedTuple):
+    """A deadline of a group: of the whole group, or of one member; `kind` is the group's own word for it."""
+
+    group_id: str
+    kind: str
+    member_id: str = ""
 
 
 class Timers(Generic[K]):
@@ -22,6 +30,9 @@ class Timers(Generic[K]):
 
     def __len__(self) -> int:
         return len(self._deadlines)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._deadlines
 
     def set(self, key: K, deadline_ms: int) -> None:
         self._count += 1
