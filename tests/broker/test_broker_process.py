@@ -121,7 +121,9 @@ def test_metrics_on_a_port_in_use_are_refused_in_one_line(tmp_path: Path) -> Non
     assert "Traceback" not in done.stderr
 
 
-def test_a_refused_start_leaves_the_directory_usable(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--port", "--metrics-port"])
+def test_a_refused_start_leaves_nothing_to_recover(tmp_path: Path, option: str) -> None:
+    metrics = Metrics(free_port())
     with BarnabasServer(tmp_path / "data") as server, Client(server.address) as client:
         topic = client.create_topic()
         client.produce(topic, batch(b"kept"))
@@ -129,10 +131,12 @@ def test_a_refused_start_leaves_the_directory_usable(tmp_path: Path) -> None:
         taken.bind((HOST, 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        command = barnabas_command("up", "--data-dir", str(tmp_path / "data"), "--port", port)
+        command = barnabas_command("up", "--data-dir", str(tmp_path / "data"), "--port", "0", option, port)
         assert subprocess.run(command, capture_output=True, timeout=20, check=False).returncode == 1
-    with BarnabasServer(tmp_path / "data") as server, Client(server.address) as client:
+    arguments = metrics.arguments
+    with BarnabasServer(tmp_path / "data", arguments=arguments) as server, Client(server.address) as client:
         assert [record.value for record in client.read_all(topic)] == [b"kept"]
+        assert metrics.value("barnabas_recovery_scanned_bytes_total") == 0
 
 
 # metrics

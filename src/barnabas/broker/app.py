@@ -2,8 +2,9 @@
 
 Disk, network, clock, randomness, executor and metadata store are arguments; `process` makes the real ones.
 
-Start: lock and open the logs (recovering what an unclean stop left), replay the metadata, bind the listeners, register
-under a new broker epoch, take up the partitions, and only then read the first request. Stop: the reverse.
+Start: bind the listeners (a port in use must leave the logs as they are), lock and open the logs (recovering what an
+unclean stop left), replay the metadata, register under a new broker epoch, take up the partitions, and only then read
+the first request. Stop: the reverse.
 """
 
 from __future__ import annotations
@@ -103,6 +104,7 @@ class Broker:
 
     async def start(self) -> None:
         """Serve; returns when the first request may come."""
+        self.endpoints = self._listen()
         await self._store.open()
         self.cluster_id = await self._store.cluster_id(ids.uuid_text(ids.random_uuid(self._random)))
         try:
@@ -112,7 +114,6 @@ class Broker:
         self.metadata.subscribe(self._metadata_changed)
         self._spawn(self.replicas.run())
         await self.metadata.start()
-        self.endpoints = self._listen()
         await self._register()
         await self.replicas.settled()
         self.manager.start_background_work()

@@ -96,7 +96,11 @@ async def _run(
             await broker.start()
         except StoreUnavailable as error:
             raise StartError(str(error)) from error
-        endpoint = await _start_metrics(broker, config["barnabas.metrics.host"], metrics_port)
+        try:
+            endpoint = await _start_metrics(broker, config["barnabas.metrics.host"], metrics_port)
+        except StartError:
+            await broker.stop()
+            raise
         probe = LoopProbe(broker.metrics.loop_lag, loop)
         gc.collect()
         gc.freeze()
