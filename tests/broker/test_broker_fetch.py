@@ -324,16 +324,16 @@ def test_many_long_polls_are_all_woken(broker: Broker, client: Client, connect: 
 # replicas
 
 
-def test_a_reader_that_claims_to_be_a_replica_of_another_broker_is_refused(client: Client) -> None:
+@pytest.mark.parametrize("version", [12, 14, 18])
+@pytest.mark.parametrize("replica_id", [77, 1], ids=["a broker without the partition", "the leader itself"])
+def test_a_replica_that_cannot_be_one_is_refused(client: Client, version: int, replica_id: int) -> None:
     topic = client.create_topic()
     client.produce(topic, batch())
-    for version in (12, 14, 18):
-        request = request_for((topic if version <= FETCH_BY_NAME else client.topic_id(topic), 0, 0))
-        request.replica_id = 77
-        request.replica_state = ReplicaState(77, -1)
-        (data,) = client.call(request, version).responses[0].partitions
-        assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert not records_in(data.records)
+    request = request_for((topic if version <= FETCH_BY_NAME else client.topic_id(topic), 0, 0))
+    request.replica_id = replica_id
+    request.replica_state = ReplicaState(replica_id, -1)
+    (data,) = client.call(request, version).responses[0].partitions
+    assert (data.error_code, records_in(data.records)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
 
 
 # sessions (KIP-227)

@@ -125,6 +125,15 @@ def test_topics_by_id(client: Client, version: int) -> None:
     assert (told[b"\1" * 16].name, told[b"\1" * 16].error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
+@pytest.mark.parametrize("version", [12, 13])
+def test_an_id_counts_more_than_a_name(client: Client, topic_name: str, version: int) -> None:
+    topic = client.create_topic()
+    asked = [MetadataRequestTopic(client.topic_id(topic), topic_name)]
+    (told,) = client.call(MetadataRequest(asked), version).topics
+    assert (told.error_code, told.name) == (ErrorCode.NONE, topic)
+    assert client.describe_topic(topic_name).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 @pytest.mark.parametrize("version", [10, 11])
 def test_ids_came_into_requests_later_than_into_responses(client: Client, version: int) -> None:
     topic = client.create_topic()

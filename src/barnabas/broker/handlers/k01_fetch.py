@@ -7,8 +7,8 @@ consumer with a small limit could never get past a large batch (KIP-74).
 - 7: incremental sessions (KIP-227). 9: leader epochs (KIP-320). 10: zstd may be inside.
 - 12: tagged fields. 13: topics by id (KIP-516). 15: replica state (KIP-903).
 
-A fetch that claims to come from a replica is believed only on the inter-broker listener, and there only from a broker
-that the partition is assigned to. Follower reads by rack (version 11) are not offered: the leader serves all.
+A fetch that claims to come from a replica is believed only on the inter-broker listener, and there only from another
+broker that the partition is assigned to. Follower reads by rack (version 11) are not offered: the leader serves all.
 """
 
 from __future__ import annotations
@@ -148,7 +148,9 @@ class _Fetch:
         if not self._trusted:
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = replicas.get(topic, wanted.partition.partition)
-        if self._replica_id >= 0 and self._replica_id not in partition.replicas:
+        if self._replica_id >= 0 and (
+            self._replica_id == partition.broker_id or self._replica_id not in partition.replicas
+        ):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return partition
 

@@ -51,7 +51,11 @@ async def handle(request: MetadataRequest, context: Context) -> MetadataResponse
     refusals: dict[str, ErrorCode] = {}
     if request.allow_auto_topic_creation and broker.config["auto.create.topics.enable"]:
         topics = broker.metadata.image.topics
-        missing = [topic.name for topic in asked if topic.name is not None and topic.name not in topics]
+        missing = [
+            topic.name
+            for topic in asked
+            if topic.name is not None and topic.name not in topics and topic.topic_id == ZERO_UUID
+        ]
         if missing:
             refusals = await broker.create_topics_on_demand(missing)
     image = broker.metadata.image
@@ -80,7 +84,7 @@ def _brokers(image: Image, listener: str) -> Iterable[MetadataResponseBroker]:
 
 
 def _topic(image: Image, wanted: MetadataRequestTopic, listener: str) -> MetadataResponseTopic:
-    if wanted.name is None:
+    if wanted.name is None or wanted.topic_id != ZERO_UUID:  # under its name there may be another topic by now
         topic = image.topic_by_id(wanted.topic_id)
         if topic is None:
             return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
