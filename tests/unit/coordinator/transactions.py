@@ -34,7 +34,8 @@ NOBODY = Producer(-1, -1)
 class Desk:
     """Version 2 of the transaction protocol unless a request's version says otherwise."""
 
-    def __init__(self, producer_ids: Iterable[int | None] | None = None) -> None:
+    def __init__(self, producer_ids: Iterable[int | None] | None = None, id: str = ID) -> None:
+        self.id = id  # that requests are for unless they say otherwise
         self._producer_ids = iter(count(1000) if producer_ids is None else producer_ids)
         self.monotonic_ms = 5_000
         self.wall_ms = WALL_MS
@@ -66,13 +67,16 @@ class Desk:
         assert len(outcome.replies) <= 1
         return outcome.replies[0][1] if outcome.replies else None
 
+    def _id(self, id: str | None) -> str:
+        return self.id if id is None else id
+
     # requests
 
     def init(
-        self, expected: Producer = NOBODY, *, id: str | None = ID, timeout_ms: int = 60_000, version: int = 5
+        self, expected: Producer = NOBODY, *, id: str | None = None, timeout_ms: int = 60_000, version: int = 5
     ) -> Answer:
         request = InitProducerIdRequest(
-            transactional_id=id,
+            transactional_id=self._id(id),
             transaction_timeout_ms=timeout_ms,
             producer_id=expected.producer_id,
             producer_epoch=expected.epoch,
@@ -93,21 +97,26 @@ class Desk:
         return producer
 
     def add(
-        self, producer: Producer, *partitions: TopicPartition, id: str = ID, version: int = 5, verify: bool = False
+        self,
+        producer: Producer,
+        *partitions: TopicPartition,
+        id: str | None = None,
+        version: int = 5,
+        verify: bool = False,
     ) -> ErrorCode | dict[TopicPartition, ErrorCode]:
         """One code if all partitions have the same."""
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
         request = AddPartitionsToTxnTransaction(
-            transactional_id=id,
+            transactional_id=self._id(id),
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             verify_only=verify,
             topics=[AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in topics.items()],
         )
         answer = self.take(self.shard.add_partitions_to_txn(request, version, "token", self.now))
-        assert answer.transactional_id == id
+        assert answer.transactional_id == request.transactional_id
         codes = {
             TopicPartition(topic.name, each.partition_index): ErrorCode(each.partition_error_code)
             for topic in answer.topic_results
@@ -115,22 +124,27 @@ class Desk:
         }
         return codes[partitions[0]] if len(set(codes.values())) == 1 else codes
 
-    def add_offsets(self, producer: Producer, offsets: TopicPartition, *, id: str = ID, version: int = 4) -> ErrorCode:
+    def add_offsets(
+        self, producer: Producer, offsets: TopicPartition, *, id: str | None = None, version: int = 4
+    ) -> ErrorCode:
         request = AddOffsetsToTxnRequest(
-            transactional_id=id, producer_id=producer.producer_id, producer_epoch=producer.epoch, group_id="g"
+            transactional_id=self._id(id), producer_id=producer.producer_id, producer_epoch=producer.epoch, group_id="g"
         )
         answer = self.take(self.shard.add_offsets_to_txn(request, version, offsets, "token", self.now))
         return ErrorCode(answer.error_code)
 
-    def end(self, producer: Producer, commit: bool, *, id: str = ID, version: int = 5) -> Answer:
+    def end(self, producer: Producer, commit: bool, *, id: str | None = None, version: int = 5) -> Answer:
         request = EndTxnRequest(
-            transactional_id=id, producer_id=producer.producer_id, producer_epoch=producer.epoch, committed=commit
+            transactional_id=self._id(id),
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            committed=commit,
         )
         answer: EndTxnResponse = self.take(self.shard.end_txn(request, version, "token", self.now))
         return ErrorCode(answer.error_code), Producer(answer.producer_id, answer.producer_epoch)
 
-    def describe(self, id: str = ID) -> Description:
-        described: Description = self.take(self.shard.describe_transaction(id, "token"))
+    def describe(self, id: str | None = None) -> Description:
+        described: Description = self.take(self.shard.describe_transaction(self._id(id), "token"))
         return described
 
     def list(self, **filters: Any) -> list[str]:
@@ -166,8 +180,8 @@ class Desk:
         self.shard = self.replayed()
         self.take(self.shard.loaded(self.now))
 
-    def transaction(self, id: str = ID) -> Transaction:
-        return self.shard.transactions[id]
+    def transaction(self, id: str | None = None) -> Transaction:
+        return self.shard.transactions[self._id(id)]
 
-    def state(self, id: str = ID) -> str:
+    def state(self, id: str | None = None) -> str:
         return self.transaction(id).state.label
