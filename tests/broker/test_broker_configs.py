@@ -137,6 +137,8 @@ def test_the_broker_describes_itself(client: Client) -> None:
     assert told["log.retention.ms"].read_only is False
     assert told["log.retention.hours"].value == "168"
     assert told["listeners"].value.startswith("PLAINTEXT://")
+    assert all(config.config_type for config in told.values())
+    assert all(config.documentation for config in told.values()) or ON_KAFKA  # which leaves internal keys without
 
 
 def test_resources_that_are_not_there(client: Client, topic_name: str) -> None:
