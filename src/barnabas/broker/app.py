@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _log = logs.get_logger(__name__)
 _SWEEPS_PER_IDLE_TIME = 10
-_LONGEST_SWEEP_SECONDS = 60.0
+_SHORTEST_SWEEP_SECONDS, _LONGEST_SWEEP_SECONDS = 0.1, 60.0
 
 
 class StartError(Exception):
@@ -175,9 +175,8 @@ class Broker:
 
     async def _close_idle_connections(self) -> None:
         while True:
-            await asyncio.sleep(
-                min(self.server.limits.max_idle_seconds / _SWEEPS_PER_IDLE_TIME, _LONGEST_SWEEP_SECONDS)
-            )
+            pause = self.server.limits.max_idle_seconds / _SWEEPS_PER_IDLE_TIME
+            await asyncio.sleep(min(max(pause, _SHORTEST_SWEEP_SECONDS), _LONGEST_SWEEP_SECONDS))
             self.server.close_idle()
 
     # metadata

@@ -36,10 +36,7 @@ if TYPE_CHECKING:
     from barnabas.wire.frames import FrameError
 
 R = TypeVar("R")
-_PRODUCE = 0
 _API_VERSIONS = 18
-# Only records may be many bytes. A list of as many tiny items would hold the loop for a minute and take gigabytes.
-_MAX_BYTES_WITHOUT_RECORDS = 4 << 20
 _log = logs.get_logger(__name__)
 
 
@@ -110,10 +107,6 @@ class Dispatcher:
         try:
             header, position = decode_request_header(frame)
             key, version = header.api_key, header.api_version
-            if len(frame) > _MAX_BYTES_WITHOUT_RECORDS and key != _PRODUCE:
-                raise DecodeError(
-                    f"{len(frame)} bytes for API key {key}; only Produce may exceed {_MAX_BYTES_WITHOUT_RECORDS}"
-                )
             route = self._routes.get((key, version)) or self._route(key, version, header.correlation_id)
             if route.is_coroutine:
                 frame = memoryview(bytes(frame))

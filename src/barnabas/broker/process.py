@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -49,11 +50,21 @@ class ThreadExecutor:
 def serve(config: BrokerConfig, on_ready: Callable[[Sequence[str]], None], metrics_port: int | None = None) -> None:
     """Run a broker in this process until SIGTERM or SIGINT; StartError if it cannot start."""
     clock = SystemClock()
+    _raise_descriptor_limit()
     logs.configure(config["barnabas.log.level"], config["barnabas.log.format"], clock)
     for warning in config.warnings:
         _log.warning("configuration", warning=warning)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_run(config, clock, on_ready, metrics_port))
+
+
+def _raise_descriptor_limit() -> None:
+    """A connection and a segment cost a descriptor each; take as many as the system lets this process have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    except (OSError, ValueError) as error:  # macOS tells of no limit and takes less
+        _log.warning("limit of open files not raised", problem=str(error))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -12,10 +12,13 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from barnabas.core import logs
+
 if TYPE_CHECKING:
     from barnabas.core.seams import File, Socket
 
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)  # Linux; elsewhere the short packet simply leaves first
+_log = logs.get_logger(__name__)
 _ACCEPTS_PER_WAKEUP = 128
 _ACCEPT_PAUSE_SECONDS = 0.1
 
@@ -66,13 +69,18 @@ class TcpListener:
                 return
             except ConnectionAbortedError:
                 continue
-            except OSError:
+            except OSError as error:
                 # Out of descriptors: the backlog keeps the peer waiting; trying again at once would spin.
+                _log.client_mistake("connection not accepted; pausing", port=self.port, problem=str(error))
                 self._loop.remove_reader(self._socket.fileno())
                 self._loop.call_later(_ACCEPT_PAUSE_SECONDS, self._resume)
                 return
             connected.setblocking(False)
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            except OSError:  # macOS, where the peer is gone already
+                connected.close()
+                continue
             self._on_accept(TcpSocket(connected), f"{address[0]}:{address[1]}")
 
     def _resume(self) -> None:

@@ -20,11 +20,12 @@ from barnabas.records.batch import (
     crc_of,
     read_header,
 )
-from barnabas.records.compression import BY_NAME, Compression
+from barnabas.records.compression import BY_NAME, DEFAULT_LIMIT_BYTES, Compression, DecompressedTooLarge
 from barnabas.records.reader import check_records, recompress
 from barnabas.storage.log_config import LogConfig
 
 LAST_COMPRESSION = max(Compression)
+_MOST_EXPANSION = 32  # times max.message.bytes: what a batch may become when it is opened, which holds up the loop
 _CODECS = {**BY_NAME, "producer": None, "uncompressed": Compression.NONE}
 
 
@@ -96,11 +97,15 @@ def open_batch(batch: memoryview, attributes: int, config: LogConfig) -> memoryv
     """The batch as the topic wants it, with keys checked and recompressed if need be."""
     codec, level = compression_of(config)
     try:
-        if config.is_compacted:
-            check_records(batch, require_key=True)
-        if codec is None or codec == attributes & COMPRESSION_MASK:
+        limit_bytes = min(_MOST_EXPANSION * config.max_message_bytes, DEFAULT_LIMIT_BYTES)
+        is_kept = codec is None or codec == attributes & COMPRESSION_MASK
+        if config.is_compacted or not is_kept:
+            check_records(batch, require_key=config.is_compacted, limit_bytes=limit_bytes)
+        if codec is None or is_kept:
             return batch
-        rewritten = recompress(batch, codec, level)
+        rewritten = recompress(batch, codec, level, limit_bytes=limit_bytes)
+    except DecompressedTooLarge as error:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
     except CorruptBatch as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     if len(rewritten) > config.max_message_bytes:

@@ -2,7 +2,8 @@
 
 Every read either fails on its own when the bytes run out (`unpack_from`, an index), or moves the position beyond the
 end (a slice), where the next read or the check before the return finds it. The number of elements is held against the
-bytes that are left before the loop begins.
+bytes that are left before the loop begins. In a request all elements together are bounded too, because an element of a
+few bytes becomes an object of a few hundred.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from barnabas.wire.primitives import (
     long_string,
     skip_tagged,
 )
-from barnabas.wire.schema import Field, Kind, string, table_of
+from barnabas.wire.schema import Field, Kind, schema_of, string, table_of
+
+MAX_REQUEST_ELEMENTS = 100_000  # far more partitions than any client asks about at once
 
 
 class DecodeWriter(Writer):
@@ -37,9 +40,15 @@ class DecodeWriter(Writer):
         "skip_tagged": skip_tagged,
     }
 
+    @property
+    def is_request(self) -> bool:
+        return schema_of(self.cls).role == "request"
+
     def body(self) -> None:
         with self.block("def decode(buffer, position=0):"):
             self.line("end = len(buffer)")
+            if self.is_request:
+                self.line(f"elements_left = {MAX_REQUEST_ELEMENTS}")
             with self.block("try:"):
                 self.struct(self.cls, "message")
             with self.block("except (StructError, IndexError) as error:"):
@@ -155,6 +164,11 @@ class DecodeWriter(Writer):
                 self.line(
                     f'raise DecodeError(f"{{{self.where}}}: {{{size}}} elements cannot be in {{end - position}} bytes")'
                 )
+            if self.is_request:
+                self.line(f"elements_left -= {size}")
+                with self.block("if elements_left < 0:"):
+                    fault = f"{self.title} has more than {MAX_REQUEST_ELEMENTS} elements in its lists"
+                    self.line(f"raise DecodeError({fault!r})")
             if isinstance(of, Kind) and of.format is not None:
                 unpack = self.packer(of.format, "iter_unpack")
                 self.line(f"{items} = position + {size} * {least}")

@@ -240,7 +240,7 @@ def test_a_refusal_of_the_whole_request_ends_the_connection_without_a_stack_trac
         struct.pack(">hhih", LIST_OFFSETS, -1, 1, -1) + bytes(20),
         struct.pack(">hhih", 11, 5, 1, -1) + bytes(20),  # has a table, is not served
         struct.pack(">hhih", 9999, 0, 1, -1) + bytes(20),
-        struct.pack(">hhih", LIST_OFFSETS, VERSION, 1, -1) + bytes(5 << 20),  # a long list, but no records
+        struct.pack(">hhih", LIST_OFFSETS, VERSION, 1, -1) + struct.pack(">ibi", 1, 0, 100_001) + bytes(600_006),
     ],
 )
 def test_a_mistake_of_the_client_is_counted_and_ends_its_connection(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from struct import pack
 from typing import Any
 
 import pytest
 
 from barnabas.wire.compiler import codec, source
+from barnabas.wire.messages.k00_produce import ProduceRequest
 from barnabas.wire.primitives import DecodeError, EncodeError
 from barnabas.wire.schema import (
     ZERO_UUID,
@@ -253,3 +255,10 @@ def test_the_generated_code_can_be_read() -> None:
     text = source(Shape, 3)
     assert "def decode(buffer, position=0):" in text
     assert "def encode(message):" in text
+
+
+def test_a_request_with_too_many_elements_is_refused_before_they_are_made() -> None:
+    pairs = 100_001
+    body = pack(">hhiih1si", -1, 1, 1000, 1, 1, b"t", pairs) + pack(">ii", 0, -1) * pairs
+    with pytest.raises(DecodeError, match="more than 100000 elements"):
+        codec(ProduceRequest, 3).decode(memoryview(body))
