@@ -52,9 +52,13 @@ class DelayedProduce:
 
 
 class DelayedFetch:
-    """Waits until enough bytes have arrived in any of its partitions, one of them changed hands, or time is up."""
+    """Waits until enough bytes have arrived in any of its partitions, one of them changed hands, or time is up.
 
-    __slots__ = ("_done", "_missing_bytes", "_partitions", "_timer")
+    For who reads committed records alone, bytes arrive when the last stable offset has passed them: what comes while a
+    transaction is open counts with its end, or every batch in between would wake a reader that cannot see it.
+    """
+
+    __slots__ = ("_done", "_held_back_bytes", "_missing_bytes", "_partitions", "_stable_offsets", "_timer")
 
     def __init__(
         self,
@@ -63,7 +67,16 @@ class DelayedFetch:
         missing_bytes: int,
         partitions: list[Partition],
         done: Callable[[], None],
+        *,
+        read_committed: bool = False,
     ) -> None:
+        self._stable_offsets: dict[Partition, int] | None = None
+        self._held_back_bytes: dict[Partition, int] = {}
+        if read_committed:
+            self._stable_offsets = {partition: partition.log.last_stable_offset for partition in partitions}
+            for partition, offset in self._stable_offsets.items():
+                if offset < partition.log.high_watermark:
+                    self._held_back_bytes[partition] = missing_bytes  # nobody knows how much it is: let the reader look
         self._missing_bytes = missing_bytes
         self._partitions = partitions
         self._done = done
@@ -72,6 +85,13 @@ class DelayedFetch:
             partition.watch(self)
 
     def data_arrived(self, partition: Partition, size_bytes: int) -> None:
+        if self._stable_offsets is not None and size_bytes:
+            size_bytes += self._held_back_bytes.pop(partition, 0)
+            stable_offset = partition.log.last_stable_offset
+            if stable_offset == self._stable_offsets[partition]:
+                self._held_back_bytes[partition] = size_bytes
+                return
+            self._stable_offsets[partition] = stable_offset
         self._missing_bytes -= size_bytes
         if self._missing_bytes <= 0 or not size_bytes:
             self.complete()

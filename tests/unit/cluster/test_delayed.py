@@ -11,7 +11,9 @@ import pytest
 
 from barnabas.cluster.delayed import DelayedFetch, DelayedProduce
 from barnabas.core.errors import ErrorCode
+from barnabas.records.control import ControlType, EndMarker
 from tests.unit.cluster.test_partition import OTHER, Bench, registration
+from tests.unit.storage.storage_helpers import NOW_MS
 
 
 class Timer:
@@ -89,10 +91,11 @@ def test_a_produce_learns_of_lost_leadership(timer: Timer, benches: list[Bench])
 class Fetch:
     """A fetch that waits in two partitions, and how often it was completed."""
 
-    def __init__(self, timer: Timer, benches: list[Bench], missing_bytes: int) -> None:
+    def __init__(self, timer: Timer, benches: list[Bench], missing_bytes: int, *, read_committed: bool = False) -> None:
         self.completed = 0
+        partitions = [bench.partition for bench in benches]
         self.delayed = DelayedFetch(
-            timer.call_later, 0.5, missing_bytes, [bench.partition for bench in benches], self._complete
+            timer.call_later, 0.5, missing_bytes, partitions, self._complete, read_committed=read_committed
         )
 
     def _complete(self) -> None:
@@ -114,6 +117,42 @@ def test_a_fetch_is_done_when_enough_has_arrived_anywhere(timer: Timer, open_ben
     assert fetch.completed == 1
     assert not timer.is_running
     open_benches[0].append(b"x")
+    assert fetch.completed == 1
+
+
+def commit(bench: Bench) -> None:
+    bench.partition.append_end_marker(EndMarker(ControlType.COMMIT, 0), 7, 0, NOW_MS)
+
+
+def test_a_fetch_of_committed_records_is_not_woken_by_an_open_transaction(
+    timer: Timer, open_benches: list[Bench]
+) -> None:
+    fetch = Fetch(timer, open_benches, 200, read_committed=True)
+    for sequence in range(5):
+        open_benches[0].append(b"x" * 100, producer=(7, 0, sequence), transactional=True)
+        open_benches[0].append(b"x" * 100)
+    assert fetch.completed == 0
+    commit(open_benches[0])
+    assert fetch.completed == 1
+
+
+def test_a_fetch_of_committed_records_that_begins_within_a_transaction_is_woken_by_its_end(
+    timer: Timer, open_benches: list[Bench]
+) -> None:
+    open_benches[0].append(b"x" * 1000, producer=(7, 0, 0), transactional=True)
+    fetch = Fetch(timer, open_benches, 500, read_committed=True)
+    open_benches[0].append(b"x")
+    assert fetch.completed == 0
+    commit(open_benches[0])
+    assert fetch.completed == 1
+
+
+def test_without_transactions_committed_records_count_as_they_come(timer: Timer, open_benches: list[Bench]) -> None:
+    fetch = Fetch(timer, open_benches, 500, read_committed=True)
+    for _ in range(2):
+        open_benches[0].append(b"x" * 100)
+        assert fetch.completed == 0
+    open_benches[1].append(b"x" * 100)
     assert fetch.completed == 1
 
 
