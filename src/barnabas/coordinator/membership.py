@@ -59,7 +59,7 @@ class Membership:
     ) -> Outcome:
         """A group is made by its first member, who has no id yet; one of the consumer protocol that has no members
         makes room for it."""
-        group = self._groups.get(request.group_id)
+        group = self._named(request.group_id)
         if isinstance(group, ClassicGroup):
             return group.join(request, version, client_id, client_host, token, now)
         error = None
@@ -83,7 +83,7 @@ class Membership:
         return outcome
 
     def sync_group(self, request: SyncGroupRequest, token: Token, now: Now) -> Outcome:
-        group = self._groups.get(request.group_id)
+        group = self._named(request.group_id)
         if group is None:
             return Outcome().reply(token, SyncGroupResponse(error_code=_no_member_of(request.group_id)))
         if isinstance(group, ClassicGroup):
@@ -91,7 +91,7 @@ class Membership:
         return mixed_group.sync(group, request, self._topics, token, now)
 
     def heartbeat(self, request: HeartbeatRequest, token: Token, now: Now) -> Outcome:
-        group = self._groups.get(request.group_id)
+        group = self._named(request.group_id)
         if group is None:
             return Outcome().reply(token, HeartbeatResponse(error_code=_no_member_of(request.group_id)))
         if isinstance(group, ClassicGroup):
@@ -99,7 +99,7 @@ class Membership:
         return mixed_group.heartbeat(group, request, token, now)
 
     def leave_group(self, request: LeaveGroupRequest, version: int, token: Token, now: Now) -> Outcome:
-        group = self._groups.get(request.group_id)
+        group = self._named(request.group_id)
         if isinstance(group, ClassicGroup):
             return group.leave(request, version, token, now)
         if group is not None:
@@ -168,6 +168,10 @@ class Membership:
         return outcome
 
     # groups: found, made, ended, and folded from the log
+
+    def _named(self, group_id: str) -> AnyGroup | None:
+        """The group; without a name it has no members, though it may have offsets."""
+        return self._groups.get(group_id) if group_id else None
 
     def _new_classic(self, group_id: str, now: Now) -> ClassicGroup:
         return ClassicGroup(group_id, self._config.classic, self._timers, self._random, now)

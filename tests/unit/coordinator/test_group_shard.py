@@ -137,7 +137,6 @@ def test_an_empty_group_id_may_have_offsets_but_neither_members_nor_transactions
     shard, now = coordinator.shard, coordinator.now
     assert coordinator.commit(5, group="") is ErrorCode.NONE
     assert coordinator.fetch(group="")[0] == 5
-    assert coordinator.delete("") == [ErrorCode.NONE]
     invalid = ErrorCode.INVALID_GROUP_ID
     assert coordinator.join("").error_code == invalid
     assert coordinator.do(lambda token: shard.sync_group(SyncGroupRequest(), token, now)).error_code == invalid
@@ -145,6 +144,7 @@ def test_an_empty_group_id_may_have_offsets_but_neither_members_nor_transactions
     assert coordinator.do(lambda token: shard.leave_group(LeaveGroupRequest(), 5, token, now)).error_code == invalid
     assert coordinator.commit_in_transaction(1, PRODUCER, group="") is invalid
     assert coordinator.do(lambda token: shard.offset_delete(OffsetDeleteRequest(), token)).error_code == invalid
+    assert coordinator.delete("") == [ErrorCode.NONE]
 
 
 # fetches
