@@ -261,10 +261,16 @@ class Log:
         )  # fmt: skip
 
     def append_end_marker(
-        self, marker: EndMarker, producer_id: int, producer_epoch: int, leader_epoch: int, now_ms: int
+        self,
+        marker: EndMarker,
+        producer_id: int,
+        producer_epoch: int,
+        leader_epoch: int,
+        now_ms: int,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """End a producer's transaction in this partition, as its coordinator decided."""
-        self.producers.check_marker(producer_id, producer_epoch, marker.coordinator_epoch)
+        self.producers.check_marker(producer_id, producer_epoch, marker.coordinator_epoch, transaction_version)
         batch = build_end_marker(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp_ms=now_ms)
         attributes = CONTROL | TRANSACTIONAL
         info = self._append_one(

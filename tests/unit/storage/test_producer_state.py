@@ -180,3 +180,16 @@ def test_each_of_the_last_five_batches_is_a_duplicate_still_after_a_snapshot() -
         assert duplicate is not None
         assert duplicate.first_offset == 3 * number
     assert again.check_batch(42, 0, 21, 21, False) is None
+
+
+def test_a_marker_of_version_2_that_comes_again_does_not_end_the_next_transaction(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    commit = EndMarker(ControlType.COMMIT, 5)
+    append(log, b"a", producer=(1, 0, 0), transactional=True)
+    log.append_end_marker(commit, 1, 1, 0, NOW_MS, transaction_version=2)
+    log.append_end_marker(commit, 1, 1, 0, NOW_MS, transaction_version=2)  # nothing is open: harmless
+    append(log, b"b", producer=(1, 1, 0), transactional=True)
+    with pytest.raises(KafkaError) as refused:
+        log.append_end_marker(commit, 1, 1, 0, NOW_MS, transaction_version=2)
+    assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    log.append_end_marker(commit, 1, 2, 0, NOW_MS, transaction_version=2)
