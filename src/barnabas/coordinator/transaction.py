@@ -142,6 +142,10 @@ class Transaction:
     """The id from the end of this transaction on, if its epochs are used up."""
     last_producer_epoch: int = field(default=NO_PRODUCER_EPOCH, compare=False)
 
+    @staticmethod
+    def created(transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
+        return Transaction(transactional_id, producer_id, 0, timeout_ms, now_ms, previous_producer_id=producer_id)
+
     @property
     def producer(self) -> ProducerIdAndEpoch:
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)

@@ -164,7 +164,7 @@ class TransactionShard:
             )
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
-            transaction = Transaction(transactional_id, self._fresh_producer_id(), 0, timeout_ms, now.wall_ms)
+            transaction = Transaction.created(transactional_id, self._fresh_producer_id(), timeout_ms, now.wall_ms)
             self._become(transaction, now, outcome)
             return transaction.producer
         expected = None

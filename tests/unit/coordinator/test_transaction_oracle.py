@@ -1,5 +1,6 @@
 """Apache Kafka judges the transaction coordinator: the same requests, drawn at random, to a real broker and to the
-shard, one after the other; every answer, and the state that DescribeTransactions shows after it, must be the same.
+shard, one after the other; every answer, the state that DescribeTransactions shows after it, and the records in
+`__transaction_state` must be the same.
 
 Left out are the two places where the shard is stricter on purpose, both for zombies: InitProducerId with an old epoch
 does not abort the transaction of a successor (Kafka aborts it, and then fences the zombie too), and EndTxn of version 2
@@ -10,14 +11,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 import pytest
 
-from barnabas.coordinator.transaction import COMPLETE_ABORT, COMPLETE_COMMIT, ONGOING, TopicPartition
+from barnabas.coordinator.outcome import CoordinatorRecord
+from barnabas.coordinator.transaction import COMPLETE_ABORT, COMPLETE_COMMIT, ONGOING, TopicPartition, Transaction
+from barnabas.coordinator.transaction_log import decode_transaction
 from barnabas.core.errors import ErrorCode
+from barnabas.records.batch import NO_TIMESTAMP
 from barnabas.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.k22_init_producer_id import InitProducerIdRequest
 from barnabas.wire.messages.k24_add_partitions_to_txn import (
@@ -29,7 +33,7 @@ from barnabas.wire.messages.k26_end_txn import EndTxnRequest
 from barnabas.wire.messages.k65_describe_transactions import DescribeTransactionsRequest
 from tests.broker.wire_client import Client
 from tests.peers import QUICK_JVM, KafkaServer
-from tests.unit.coordinator.transactions import NOBODY, Answer, Desk, Producer
+from tests.unit.coordinator.transactions import NOBODY, WALL_MS, Answer, Desk, Producer
 
 SCRIPTS = 40
 STEPS = 25
@@ -100,6 +104,23 @@ class KafkaDesk:
         request = EndTxnRequest(self.id, *self._real(producer), commit)
         answer = self.client.call(request, version)
         return ErrorCode(answer.error_code), self._seen(answer.producer_id, answer.producer_epoch)
+
+    def records(self) -> list[CoordinatorRecord]:
+        found = self.client.read_all("__transaction_state")
+        records = [CoordinatorRecord(bytes(each.key or b""), each.value and bytes(each.value)) for each in found]
+        return [each for each in records if decode_transaction(each)[0] == self.id]
+
+    def comparable(self, record: CoordinatorRecord) -> Transaction:
+        """As the desk would have it, whose ids are others and whose clock stands still."""
+        transaction = decode_transaction(record)[1]
+        assert transaction is not None
+        return replace(
+            transaction,
+            producer_id=self._seen(transaction.producer_id, 0).producer_id,
+            previous_producer_id=self._seen(transaction.previous_producer_id, 0).producer_id,
+            last_update_timestamp_ms=WALL_MS,
+            start_timestamp_ms=WALL_MS if transaction.start_timestamp_ms > 0 else NO_TIMESTAMP,
+        )
 
     def settled(self) -> Any:
         """The state, once all markers are written."""
@@ -175,3 +196,7 @@ def test_every_answer_is_that_of_apache_kafka(kafka: Client, seed: int) -> None:
         assert {(topic.topic, tuple(sorted(topic.partitions))) for topic in state.topics} == {
             (topic.topic, tuple(topic.partitions)) for topic in described.topics
         }, trace
+    assert list(map(oracle.comparable, oracle.records())) == [decode_transaction(each)[1] for each in desk.records], (
+        trace
+    )
+    assert [each.value[:2] for each in oracle.records() if each.value] == [b"\0\1"] * len(desk.records)
