@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 DECLARED := pyproject.toml setup.py
-CODEC  := src/barnabas/records/codec.py src/barnabas/records/column_codec.py
+CODEC  := $(addprefix src/barnabas/records/,codec.py column_codec.py compaction_codec.py)
 
 .DEFAULT_GOAL := help
 # A half-made .venv is made again.

@@ -1,4 +1,4 @@
-"""Compiles the record codec: two modules of `barnabas.records` become the extension `barnabas.records._codec_c`.
+"""Compiles the record codec: three modules of `barnabas.records` become the extension `barnabas.records._codec_c`.
 
 Everything else about the package stands in pyproject.toml. The extension is optional: where it cannot be built, a
 notice is printed and the codec runs as plain Python. With BARNABAS_REQUIRE_COMPILED=1 that is an error instead.
@@ -18,16 +18,18 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
 MODULE = "barnabas.records._codec_c"
-SOURCES = [Path("src/barnabas/records/codec.py"), Path("src/barnabas/records/column_codec.py")]
+SOURCES = [Path("src/barnabas/records", name + ".py") for name in ("codec", "column_codec", "compaction_codec")]
 MARK = "# The build puts other imports in place of what stands above (see setup.py).\n"
 PREAMBLE = """
 from __future__ import annotations
+
+from hashlib import blake2s
 
 import cython
 from cython.cimports.cpython.bytearray import PyByteArray_FromStringAndSize
 from cython.cimports.libc.string import memcpy
 
-from barnabas.records.batch import LOG_APPEND_TIME, BatchHeader, CorruptBatch
+from barnabas.records.batch import HEADER_SIZE, LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader, CorruptBatch
 from barnabas.records.record import Header, Record
 
 Bytes = cython.typedef(cython.const[cython.uchar][::1])

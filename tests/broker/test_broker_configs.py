@@ -180,11 +180,9 @@ def test_what_is_in_a_list_is_not_added_again(client: Client, topic: str) -> Non
     eventually(lambda: value_of(client, TOPIC, topic, "cleanup.policy")[0], "delete")
 
 
-@barnabas_only("Kafka compacts, which we do not yet")
-def test_compaction_is_refused_as_long_as_it_does_not_work(client: Client, topic: str) -> None:
-    result = change(client, TOPIC, topic, ("cleanup.policy", SET, "compact"))
-    assert result.error_code == ErrorCode.INVALID_CONFIG
-    assert "compact" in result.error_message
+def test_a_topic_can_be_compacted_and_shortened_at_once(client: Client, topic: str) -> None:
+    assert change(client, TOPIC, topic, ("cleanup.policy", SET, "compact,delete")).error_code == ErrorCode.NONE
+    eventually(lambda: value_of(client, TOPIC, topic, "cleanup.policy")[0], "compact,delete")
 
 
 def test_all_keys_are_replaced(client: Client, topic: str) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from barnabas.coordination.store import MetadataStore
     from barnabas.core.broker_config import BrokerConfig
     from barnabas.core.seams import Clock, Disk, Executor, Network
+    from barnabas.storage.cleaner import Runner
     from barnabas.storage.log import Log
 
 _log = logs.get_logger(__name__)
@@ -63,6 +64,7 @@ class Broker:
         executor: Executor,
         store: MetadataStore,
         hostname: str = "localhost",
+        cleaning: Runner | None = None,
     ) -> None:
         self.config = config
         self.broker_id = config.node_id
@@ -74,7 +76,7 @@ class Broker:
         self.broker_epoch = -1
         self.metrics = Metrics()
         self.call_later = asyncio.get_running_loop().call_later
-        self.manager = LogManager(disk, clock, executor, config, random, self.metrics, self._logs_lost)
+        self.manager = LogManager(disk, clock, executor, config, random, self.metrics, self._logs_lost, cleaning)
         self.metadata = MetadataLog(store, clock, random, config)
         self.replicas = Replicas(self.broker_id, self.manager, self.log_config)
         self.fetch_sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], random)

@@ -20,6 +20,7 @@ from barnabas.coordination.store import StoreUnavailable
 from barnabas.core import logs
 from barnabas.core.clock import SystemClock
 from barnabas.net.sockets import TcpNetwork
+from barnabas.storage.cleaner_process import ChildRunner
 from barnabas.storage.disk import RealDisk
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ async def _run(
             executor=executor,
             store=EmbeddedStore(os.path.join(config.log_dirs[0], _METADATA_FILE), config.node_id, clock),
             hostname=socket.gethostname(),
+            cleaning=ChildRunner(),
         )
         try:
             await broker.start()

@@ -9,11 +9,12 @@ from __future__ import annotations
 from barnabas.core.config import ConfigKey, ConfigTable, ConfigType, Synonym, UpdateMode
 from barnabas.core.ignored_keys import IGNORED_BROKER_KEYS
 
-BOOLEAN, STRING, INT, LONG, LIST = (
+BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = (
     ConfigType.BOOLEAN,
     ConfigType.STRING,
     ConfigType.INT,
     ConfigType.LONG,
+    ConfigType.DOUBLE,
     ConfigType.LIST,
 )
 CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
@@ -24,8 +25,7 @@ MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 MIB = 1 << 20
 
-CLEANUP_POLICIES = ("delete",)
-UNSERVED_CLEANUP_POLICIES = ("compact",)
+CLEANUP_POLICIES = ("compact", "delete")
 COMPRESSION_TYPES = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 SECURITY_PROTOCOLS = ("PLAINTEXT",)
@@ -140,9 +140,27 @@ _LOG = (
         doc="How much of a partition is kept; -1 sets no limit."),
     ConfigKey("log.retention.check.interval.ms", LONG, 300_000, minimum=1,
         doc="How often segments past their time are looked for."),
-    ConfigKey("log.cleanup.policy", LIST, ("delete",), choices=CLEANUP_POLICIES, unserved=UNSERVED_CLEANUP_POLICIES,
-        update=CLUSTER_WIDE,
-        doc="What becomes of segments past the retention: 'delete' removes them, an empty list keeps them."),
+    ConfigKey("log.cleanup.policy", LIST, ("delete",), choices=CLEANUP_POLICIES, update=CLUSTER_WIDE,
+        doc="What becomes of old records: 'delete' removes segments past the retention, 'compact' keeps the newest "
+            "record of every key, an empty list keeps all."),
+    ConfigKey("log.cleaner.enable", BOOLEAN, True,
+        doc="Whether the cleaner runs, which compacts the topics whose policy says so."),
+    ConfigKey("log.cleaner.backoff.ms", LONG, 15_000, minimum=0, update=CLUSTER_WIDE,
+        doc="How long the cleaner sleeps when no log wants compaction."),
+    ConfigKey("log.cleaner.dedupe.buffer.size", LONG, 128 * MIB, update=CLUSTER_WIDE, minimum=MIB,
+        doc="The memory for the keys of one round of compaction, 24 bytes each; the rest is left to the next."),
+    ConfigKey("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, update=CLUSTER_WIDE, minimum=0.01, maximum=1.0,
+        doc="How full the buffer for keys may get; a fuller one holds more keys, and takes longer to search."),
+    ConfigKey("log.cleaner.io.buffer.size", INT, 512 * 1024, minimum=0, update=CLUSTER_WIDE,
+        doc="How much the cleaner reads and writes at once."),
+    ConfigKey("log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, minimum=0, maximum=1, update=CLUSTER_WIDE,
+        doc="The share of a log that must be dirty, not yet compacted, before it is compacted again."),
+    ConfigKey("log.cleaner.min.compaction.lag.ms", LONG, 0, minimum=0, update=CLUSTER_WIDE,
+        doc="How long a record stays uncompacted at the least."),
+    ConfigKey("log.cleaner.max.compaction.lag.ms", LONG, MAX_LONG, minimum=1, update=CLUSTER_WIDE,
+        doc="How long a record may stay uncompacted, however little of the log is dirty."),
+    ConfigKey("log.cleaner.delete.retention.ms", LONG, 86_400_000, minimum=0, update=CLUSTER_WIDE,
+        doc="How long a tombstone is kept after compaction has removed what it deletes, for readers to see it."),
     ConfigKey("log.segment.delete.delay.ms", LONG, 60_000, minimum=0, update=CLUSTER_WIDE,
         doc="How long the files of a removed segment stay, renamed to .deleted, for readers that still use them."),
     ConfigKey("log.index.size.max.bytes", INT, 10 * MIB, minimum=4, update=CLUSTER_WIDE,

@@ -13,8 +13,6 @@ def _reasons(groups: dict[str, str]) -> dict[str, str]:
 
 IGNORED_TOPIC_KEYS = _reasons(
     {
-        "compaction is not served yet": """
-            delete.retention.ms max.compaction.lag.ms min.cleanable.dirty.ratio min.compaction.lag.ms""",
         "segments are never preallocated": "preallocate",
         "replication is not throttled": """
             follower.replication.throttled.replicas leader.replication.throttled.replicas""",
@@ -102,10 +100,7 @@ IGNORED_BROKER_KEYS = _reasons(
             replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
             replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms request.timeout.ms
             unclean.leader.election.interval.ms""",
-        "compaction is not served yet": """
-            log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.enable
-            log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
-            log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms""",
+        "compaction is not throttled": "log.cleaner.io.max.bytes.per.second",
         "quotas are not served yet": """
             alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
             client.quota.callback.class controller.quota.window.num controller.quota.window.size.seconds

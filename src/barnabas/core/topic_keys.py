@@ -40,6 +40,10 @@ TOPIC_KEYS = ConfigTable(
     "topic",
     (
         _follows("log.cleanup.policy", "cleanup.policy"),
+        _follows("log.cleaner.min.cleanable.ratio", "min.cleanable.dirty.ratio"),
+        _follows("log.cleaner.min.compaction.lag.ms", "min.compaction.lag.ms"),
+        _follows("log.cleaner.max.compaction.lag.ms", "max.compaction.lag.ms"),
+        _follows("log.cleaner.delete.retention.ms", "delete.retention.ms"),
         _follows(
             "log.retention.ms",
             "retention.ms",
@@ -87,6 +91,9 @@ TOPIC_KEYS = ConfigTable(
 )
 
 
+_LAGS = ("min.compaction.lag.ms", "max.compaction.lag.ms")
+
+
 def check_topic(overrides: Mapping[str, str | None]) -> list[str]:
     """Accept what is to be set on a topic, or raise ConfigError; the warnings are about keys that have no effect."""
     warnings = []
@@ -96,6 +103,9 @@ def check_topic(overrides: Mapping[str, str | None]) -> list[str]:
         warning = TOPIC_KEYS.check(name, text)
         if warning:
             warnings.append(warning)
+    least, most = (TOPIC_KEYS[name].parse(overrides.get(name) or str(TOPIC_KEYS[name].default)) for name in _LAGS)
+    if least > most:
+        raise ConfigError(f"{_LAGS[0]}={least} is more than {_LAGS[1]}={most}; nothing could be compacted in time")
     return warnings
 
 

@@ -3,10 +3,10 @@
     length varint | attributes i8 | timestamp_delta varlong | offset_delta varint | key_length varint | key
     value_length varint | value | header_count varint | (key_length varint | key | value_length varint | value)*
 
-This is Python that Cython also compiles, together with `column_codec`, into `_codec_c`; `engine` chooses between the
-two, and the same tests hold both to the same outcome. So integers here must fit C's, and every length is checked before
-it is used: bytes that lie are a CorruptBatch, never a read outside the batch. The records of a batch, decompressed, are
-called its section.
+This is Python that Cython also compiles, together with `column_codec` and `compaction_codec`, into `_codec_c`; `engine`
+chooses between the two, and the same tests hold both to the same outcome. So integers here must fit C's, and every
+length is checked before it is used: bytes that lie are a CorruptBatch, never a read outside the batch. The records of a
+batch, decompressed, are called its section.
 
 A read that fails returns a position past the end, from which every further read fails too; one check then covers many.
 """

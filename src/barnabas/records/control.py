@@ -55,8 +55,10 @@ def build_end_marker(
 
 
 def parse_end_marker(batch: memoryview) -> EndMarker | None:
-    """The marker in a control batch; None for a control record of a type that is not ours to understand."""
+    """The marker in a control batch; None for a type that is not ours to understand, or if compaction took it out."""
     records = records_of(batch)
+    if not records:
+        return None
     if len(records) != 1:
         raise CorruptBatch(f"a control batch holds {len(records)} records; it must hold one")
     key, value = records[0].key, records[0].value

@@ -2,7 +2,8 @@
 
 In a log directory:
 
-    recovery-point-offset-checkpoint, replication-offset-checkpoint (high watermarks), log-start-offset-checkpoint:
+    recovery-point-offset-checkpoint, replication-offset-checkpoint (high watermarks), log-start-offset-checkpoint,
+    cleaner-offset-checkpoint (up to where a log is compacted):
         version 0, a count, and a line `topic partition offset` for each
     meta.properties           which broker of which cluster the directory belongs to
     .kafka_cleanshutdown      there only after a clean stop: `{"version":0,"brokerEpoch":7}`
@@ -26,6 +27,7 @@ from barnabas.core.seams import Disk
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 PARTITION_METADATA = "partition.metadata"

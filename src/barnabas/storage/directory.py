@@ -31,6 +31,12 @@ _LOCK = ".lock"
 _PARTITION = re.compile(r"(.+)-(\d+)")
 _NOT_OURS = "__cluster_metadata"  # a log that Kafka keeps beside the partitions of topics
 _META_VERSION = "1"
+_OFFSET_FILES = (  # in the order of writing
+    checkpoints.LOG_START_OFFSETS,
+    checkpoints.RECOVERY_POINTS,
+    checkpoints.HIGH_WATERMARKS,
+    checkpoints.CLEANER_OFFSETS,
+)
 
 
 class LogDirectory:
@@ -56,7 +62,7 @@ class LogDirectory:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is in use by another broker; stop it first")
         self._check_owner(broker_id, cluster_id, random)
         self.was_clean = checkpoints.take_clean_shutdown(disk, path) is not None
-        for file in (checkpoints.RECOVERY_POINTS, checkpoints.HIGH_WATERMARKS, checkpoints.LOG_START_OFFSETS):
+        for file in _OFFSET_FILES:
             self._offsets[file] = checkpoints.read_offsets(disk, f"{path}/{file}")
         partitions = []
         for name in disk.list_dir(path):
@@ -102,6 +108,7 @@ class LogDirectory:
             self._offsets[checkpoints.RECOVERY_POINTS].get(partition, 0),
             self._offsets[checkpoints.LOG_START_OFFSETS].get(partition, 0),
             self._offsets[checkpoints.HIGH_WATERMARKS].get(partition, 0),
+            self._offsets[checkpoints.CLEANER_OFFSETS].get(partition, 0),
         )
 
     def forget(self, partition: TopicPartition) -> None:
@@ -111,20 +118,15 @@ class LogDirectory:
 
     def checkpoint(self, logs: Iterable[Log]) -> Callable[[], None]:
         """Collect the offsets of the directory's open logs; the call that writes what has changed, for a thread."""
-        recovery_points = dict(self._offsets.get(checkpoints.RECOVERY_POINTS, {}))
-        high_watermarks = dict(self._offsets.get(checkpoints.HIGH_WATERMARKS, {}))
-        log_start_offsets = dict(self._offsets.get(checkpoints.LOG_START_OFFSETS, {}))
+        collected = {file: dict(self._offsets.get(file, {})) for file in _OFFSET_FILES}
         for log in logs:
             partition = (log.topic, log.partition)
-            recovery_points[partition] = log.recovery_point
-            high_watermarks[partition] = log.high_watermark
+            collected[checkpoints.RECOVERY_POINTS][partition] = log.recovery_point
+            collected[checkpoints.HIGH_WATERMARKS][partition] = log.high_watermark
             if log.log_start_offset > log.segments.first.base_offset:
-                log_start_offsets[partition] = log.log_start_offset
-        collected = {
-            checkpoints.LOG_START_OFFSETS: log_start_offsets,
-            checkpoints.RECOVERY_POINTS: recovery_points,
-            checkpoints.HIGH_WATERMARKS: high_watermarks,
-        }
+                collected[checkpoints.LOG_START_OFFSETS][partition] = log.log_start_offset
+            if log.config.is_compacted and log.first_dirty_offset:
+                collected[checkpoints.CLEANER_OFFSETS][partition] = log.first_dirty_offset
         return lambda: self._write(collected)
 
     def _write(self, collected: dict[str, dict[TopicPartition, int]]) -> None:

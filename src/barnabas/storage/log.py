@@ -70,9 +70,9 @@ _log = logs.get_logger(__name__)
 class Log:
     __slots__ = (
         "_boundaries", "_inspects_batches", "_log_append_time", "_reader", "_refused_attributes", "_rng",
-        "_snapshots", "_truncations", "config", "directory", "disk", "flushed_offset", "high_watermark", "is_offline",
-        "leader_epochs", "log_end_offset", "log_start_offset", "partition", "producers", "segments", "tasks", "topic",
-        "topic_id", "unsynced_directories",
+        "_snapshots", "_truncations", "config", "directory", "disk", "first_dirty_offset", "flushed_offset",
+        "high_watermark", "is_offline", "leader_epochs", "log_end_offset", "log_start_offset", "partition",
+        "producers", "segments", "tasks", "topic", "topic_id", "unsynced_directories",
     )  # fmt: skip
 
     def __init__(
@@ -106,6 +106,8 @@ class Log:
         self.high_watermark = start
         self.log_end_offset = start
         self.flushed_offset = start
+        self.first_dirty_offset = 0
+        """Up to here the log was compacted; what follows was not looked at."""
         self._reader = LogReader(segments)
         self._boundaries = self._reader.boundaries
         self._snapshots = snapshots
@@ -375,7 +377,7 @@ class Log:
                 f"a batch of {size} bytes does not fit a segment of {config.segment_bytes} (segment.bytes)",
             )
         if segment.is_full_for(size, last_offset, config.segment_bytes, config.segment_index_bytes) or (
-            segment.size and segment.age_ms(max_timestamp, now_ms) > config.segment_ms - segment.jitter_ms
+            segment.size and segment.age_ms(max_timestamp, now_ms) > config.max_segment_ms - segment.jitter_ms
         ):
             segment = self.roll(offset, now_ms)
         elif segment.saved:
@@ -397,7 +399,7 @@ class Log:
         self.segments.add(segment)
         if sealed.size == 0:
             self.segments.remove([sealed])
-            self._discard([sealed])
+            self.discard([sealed])
         else:
             self._snapshots.take(base_offset, self.producers)
             self.tasks.segment_sealed(self)
@@ -411,12 +413,12 @@ class Log:
         self.unsynced_directories.add(self.directory)
         return segment
 
-    def _discard(self, doomed: list[Segment]) -> None:
+    def discard(self, doomed: list[Segment], keep_snapshot_at: int = -1) -> None:
         """Rename the files of segments at once, so that no restart sees them; they are removed later."""
         removed = []
         for segment in doomed:
             paths = segment.paths()
-            if snapshot := self._snapshots.forget(segment.base_offset):
+            if segment.base_offset != keep_snapshot_at and (snapshot := self._snapshots.forget(segment.base_offset)):
                 paths.append(snapshot)
             for path in paths:
                 self.disk.rename(path, path + DELETED_SUFFIX)
@@ -433,7 +435,7 @@ class Log:
         if len(doomed) == len(self.segments):
             self.roll(self.log_end_offset, now_ms)
         self.segments.remove(doomed)
-        self._discard(doomed)
+        self.discard(doomed)
         self._move_log_start_offset(max(self.log_start_offset, self.segments.first.base_offset))
         _log.info(
             "segments deleted",
@@ -493,13 +495,14 @@ class Log:
         """Let all that is known of the log end at `offset`, and make that survive a power cut."""
         for segment in doomed:
             segment.truncations += 1
-        self._discard(doomed)
+        self.discard(doomed)
         self._truncations += 1
         self._snapshots.truncate_to(offset)
         self.leader_epochs.truncate_from_end(offset)
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.flushed_offset = min(self.flushed_offset, offset)
+        self.first_dirty_offset = min(self.first_dirty_offset, offset)
         self.set_high_watermark(min(self.high_watermark, offset))
         self.disk.sync_dir(self.directory)
         self.tasks.checkpoint_soon(self)

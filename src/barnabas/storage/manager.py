@@ -19,6 +19,7 @@ from barnabas.core import ids, logs
 from barnabas.core.seams import Clock, Disk, Executor
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import TopicPartition
+from barnabas.storage.cleaner import Cleaner, InlineRunner, Runner
 from barnabas.storage.directory import DELETE_SUFFIX, LogDirectory
 from barnabas.storage.flush import Flusher
 from barnabas.storage.log import Log
@@ -56,8 +57,9 @@ class LogManager:
         random: Random,
         metrics: StorageMetrics,
         on_offline: Callable[[list[Log]], None] = lambda logs: None,
+        cleaning: Runner | None = None,
     ) -> None:
-        """`on_offline` learns which logs a failing disk has taken away."""
+        """`on_offline` learns which logs a failing disk has taken away; `cleaning` does the work of compaction."""
         self._disk = disk
         self._clock = clock
         self._executor = executor
@@ -74,6 +76,7 @@ class LogManager:
         self._removals: set[asyncio.TimerHandle] = set()
         self._background: set[asyncio.Task[None]] = set()
         self._checkpoints_due: dict[LogDirectory, None] = {}
+        self._cleaner = Cleaner(self, cleaning or InlineRunner(disk), disk, clock, executor, config, random)
 
     # life
 
@@ -101,6 +104,8 @@ class LogManager:
             _log.warning("log belongs to no partition of this broker; remove it if it is not needed",
                          topic=partition[0], partition=partition[1], directory=directory.path)  # fmt: skip
         self._every("log.retention.check.interval.ms", self._delete_old_segments)
+        if self._config["log.cleaner.enable"]:
+            self._every("log.cleaner.backoff.ms", self._cleaner.sweep)
         self._every("log.flush.scheduler.interval.ms", self._flush_by_time, at_most_s=_FLUSH_CHECK_S)
         self._every("log.flush.offset.checkpoint.interval.ms", self.checkpoint)
         self._every("log.flush.start.offset.checkpoint.interval.ms", self.checkpoint)
@@ -277,6 +282,9 @@ class LogManager:
         """Write the recovery points, high watermarks and log start offsets that have changed."""
         for directory in self.directories:
             await self._checkpoint_directory(directory)
+
+    async def checkpoint_log(self, log: Log) -> None:
+        await self._checkpoint_directory(self._directory_of(log))
 
     async def _checkpoint_directory(self, directory: LogDirectory) -> None:
         async with self._writing[directory]:

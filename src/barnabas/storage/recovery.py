@@ -33,8 +33,9 @@ from barnabas.storage.segment import (
 )
 from barnabas.storage.segments import Segments
 from barnabas.storage.snapshots import Snapshots
+from barnabas.storage.swap import finish_swaps
 
-_REMAINS = (DELETED_SUFFIX, ".tmp", ".cleaned")  # what a crash may leave of work that was not finished
+_REMAINS = (DELETED_SUFFIX, ".tmp")  # what a crash may leave of work that was not finished
 _CHUNK_BYTES = 1024 * 1024
 _NOWHERE = 2**63 - 1
 
@@ -49,6 +50,7 @@ class LogState:
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int = 0
+    first_dirty_offset: int = 0
 
 
 @dataclass(slots=True)
@@ -100,6 +102,7 @@ def open_log(
     epochs = _read_epochs(disk, directory) if epochs_file.FILE_NAME in names else LeaderEpochs()
     log = Log(disk, directory, topic, partition, topic_id, config, segments, snapshots, epochs, rng)
     log.log_start_offset = max(state.log_start_offset, segments.first.base_offset)
+    log.first_dirty_offset = state.first_dirty_offset
     recovery = Recovery()
     doubtful = _doubtful_segments(segments, set(names), state)
     if doubtful:
@@ -128,7 +131,8 @@ def open_log(
 
 
 def _tidy(disk: Disk, directory: str) -> list[str]:
-    """The names in the directory, after the removal of what was being written or deleted in a crash."""
+    """The names in the directory, once what was being written, swapped or deleted in a crash is out of the way."""
+    finish_swaps(disk, directory)
     names = disk.list_dir(directory)
     remains = [name for name in names if name.endswith(_REMAINS)]
     for name in remains:

@@ -47,14 +47,17 @@ class Indexes(NamedTuple):
 class Segment:
     __slots__ = (
         "_bytes_since_index_entry", "_disk", "_file", "_first_timestamp", "_indexes", "_max_timestamp",
-        "_max_timestamp_offset", "_path", "_txn_index", "base_offset", "created_ms", "index_interval_bytes",
-        "jitter_ms", "saved", "size", "truncations",
+        "_max_timestamp_offset", "_path", "_suffix", "_txn_index", "base_offset", "created_ms",
+        "index_interval_bytes", "jitter_ms", "saved", "size", "truncations",
     )  # fmt: skip
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int, created_ms: int, size: int = 0) -> None:
-        """A segment whose files are there; `create` makes new ones."""
+    def __init__(
+        self, disk: Disk, directory: str, base_offset: int, created_ms: int, size: int = 0, suffix: str = ""
+    ) -> None:
+        """A segment whose files are there; `create` makes new ones. With a suffix they are not part of a log yet."""
         self._disk = disk
         self._path = f"{directory}/{base_name(base_offset)}"
+        self._suffix = suffix
         self.base_offset = base_offset
         self.created_ms = created_ms
         self.size = size
@@ -73,22 +76,26 @@ class Segment:
         self._max_timestamp_offset = base_offset
 
     @classmethod
-    def create(cls, disk: Disk, directory: str, base_offset: int, now_ms: int) -> Segment:
-        segment = cls(disk, directory, base_offset, now_ms)
-        segment._file = disk.open(segment._path + LOG_SUFFIX, create=True)
+    def create(cls, disk: Disk, directory: str, base_offset: int, now_ms: int, suffix: str = "") -> Segment:
+        segment = cls(disk, directory, base_offset, now_ms, suffix=suffix)
+        segment._file = disk.open(segment.path(LOG_SUFFIX), create=True)
         segment._file.truncate(0)
         segment.forget_indexes()
         return segment
 
     def __repr__(self) -> str:
-        return f"Segment({self._path}, {self.size} bytes)"
+        return f"Segment({self.path(LOG_SUFFIX)}, {self.size} bytes)"
 
     # files
+
+    def path(self, kind: str) -> str:
+        """Where the file of a kind is, or would be."""
+        return self._path + kind + self._suffix
 
     @property
     def file(self) -> File:
         if self._file is None:
-            self._file = self._disk.open(self._path + LOG_SUFFIX)
+            self._file = self._disk.open(self.path(LOG_SUFFIX))
         return self._file
 
     @property
@@ -101,7 +108,7 @@ class Segment:
     def txn_index(self) -> TxnIndex:
         """Nearly always empty, so it is kept once it was looked for."""
         if self._txn_index is None:
-            path = self._path + TXN_INDEX_SUFFIX
+            path = self.path(TXN_INDEX_SUFFIX)
             try:
                 self._txn_index = TxnIndex.decode(self._disk.read_bytes(path) if self._disk.exists(path) else b"")
             except CorruptIndex as error:
@@ -109,10 +116,10 @@ class Segment:
         return self._txn_index
 
     def _load_indexes(self) -> Indexes:
-        disk, path, base_offset = self._disk, self._path, self.base_offset
+        disk, base_offset = self._disk, self.base_offset
         try:
-            offsets = OffsetIndex.decode(base_offset, disk.read_bytes(path + OFFSET_INDEX_SUFFIX))
-            times = TimeIndex.decode(base_offset, disk.read_bytes(path + TIME_INDEX_SUFFIX))
+            offsets = OffsetIndex.decode(base_offset, disk.read_bytes(self.path(OFFSET_INDEX_SUFFIX)))
+            times = TimeIndex.decode(base_offset, disk.read_bytes(self.path(TIME_INDEX_SUFFIX)))
         except (CorruptIndex, FileNotFoundError):
             return self._rebuild_indexes()
         return Indexes(offsets, times)
@@ -150,8 +157,8 @@ class Segment:
 
     def _remove_index_files(self) -> None:
         for suffix in INDEX_SUFFIXES:
-            if self._disk.exists(self._path + suffix):
-                self._disk.remove(self._path + suffix)
+            if self._disk.exists(self.path(suffix)):
+                self._disk.remove(self.path(suffix))
 
     def seal(self) -> None:
         """Complete the indexes; the last entry of the time index is the greatest timestamp."""
@@ -160,13 +167,13 @@ class Segment:
 
     def index_files(self) -> list[tuple[str, bytes]]:
         """Path and content of the index files of a sealed segment; once they are written, `saved` may be set."""
-        indexes, path = self.indexes, self._path
+        indexes = self.indexes
         files = [
-            (path + OFFSET_INDEX_SUFFIX, indexes.offset.encode()),
-            (path + TIME_INDEX_SUFFIX, indexes.time.encode()),
+            (self.path(OFFSET_INDEX_SUFFIX), indexes.offset.encode()),
+            (self.path(TIME_INDEX_SUFFIX), indexes.time.encode()),
         ]
         if self.txn_index.aborted:
-            files.append((path + TXN_INDEX_SUFFIX, self.txn_index.encode()))
+            files.append((self.path(TXN_INDEX_SUFFIX), self.txn_index.encode()))
         return files
 
     def cool(self) -> None:
@@ -182,7 +189,7 @@ class Segment:
 
     def paths(self) -> list[str]:
         """The files that are there."""
-        paths = [self._path + suffix for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES)]
+        paths = [self.path(suffix) for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES)]
         return [path for path in paths if self._disk.exists(path)]
 
     # writing
@@ -219,11 +226,16 @@ class Segment:
             or len(indexes.time) >= segment_index_bytes // TIME_ENTRY_SIZE - 1
         )
 
+    @property
+    def first_timestamp(self) -> int:
+        """The time of the first batch; NO_TIMESTAMP if it has none, or there is no batch."""
+        if self._first_timestamp == _UNKNOWN:
+            self._first_timestamp = next(self.headers())[1].max_timestamp if self.size else NO_TIMESTAMP
+        return self._first_timestamp
+
     def age_ms(self, max_timestamp: int, now_ms: int) -> int:
         """By the records' own time if the first batch has one, else since the segment was made."""
-        first = self._first_timestamp
-        if first == _UNKNOWN:
-            first = self._first_timestamp = next(self.headers())[1].max_timestamp if self.size else NO_TIMESTAMP
+        first = self.first_timestamp
         return max_timestamp - first if first >= 0 else now_ms - self.created_ms
 
     def truncate_to(self, offset: int) -> int:
@@ -262,7 +274,7 @@ class Segment:
             position += LOG_OVERHEAD + header.batch_length
 
     def _corrupt(self, position: int) -> KafkaError:
-        where = f"{self._path}{LOG_SUFFIX} at position {position}"
+        where = f"{self.path(LOG_SUFFIX)} at position {position}"
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{where} holds no batch; restore this replica from another")
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
@@ -295,7 +307,7 @@ class Segment:
         if self._max_timestamp != _UNKNOWN:
             return
         if self.saved:  # then the last entry tells, and is read without loading the rest
-            file = self._disk.open(self._path + TIME_INDEX_SUFFIX)
+            file = self._disk.open(self.path(TIME_INDEX_SUFFIX))
             last = file.read(max(file.size() - TIME_ENTRY_SIZE, 0), TIME_ENTRY_SIZE)
             timestamp, offset = TimeIndex.decode(self.base_offset, last).last_entry()
         else:

@@ -67,6 +67,13 @@ class Segments:
                 self._warm.remove(segment)
         self.active = self._segments[-1]
 
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """Put one segment in the place of sealed ones that follow each other; it begins where they began."""
+        self.remove(old)
+        slot = bisect_left(self._base_offsets, new.base_offset)
+        self._segments.insert(slot, new)
+        self._base_offsets.insert(slot, new.base_offset)
+
     def restart_with(self, segment: Segment) -> None:
         """Begin anew with one segment in place of all."""
         self._segments = [segment]

@@ -54,8 +54,9 @@ def test_keys_are_checked_before_they_are_set() -> None:
         check_topic({"retention.m": "1"})
     with pytest.raises(ConfigError, match=r"retention.ms='-2' is not allowed: .* at least -1"):
         check_topic({"retention.ms": "-2"})
-    with pytest.raises(ConfigError, match="compact is not served yet"):
-        check_topic({"cleanup.policy": "compact"})
+    assert check_topic({"cleanup.policy": "compact,delete", "min.compaction.lag.ms": "5"}) == []
+    with pytest.raises(ConfigError, match=r"min.compaction.lag.ms=5 is more than max.compaction.lag.ms=4"):
+        check_topic({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"})
     with pytest.raises(ConfigError, match=r"retention.ms cannot be null"):
         check_topic({"retention.ms": None})
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from barnabas.records import codec, column_codec, engine
+from barnabas.records import codec, column_codec, compaction_codec, engine
 
 
 @pytest.fixture(params=["compiled", "uncompiled"])
@@ -18,9 +18,11 @@ def use_engine(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if name == "uncompiled":
         monkeypatch.setattr(engine, "codec", codec)
         monkeypatch.setattr(engine, "column_codec", column_codec)
+        monkeypatch.setattr(engine, "compaction_codec", compaction_codec)
     else:
         choice = engine.choose(pure=False)
         if not choice.compiled:
             (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(choice.reason)
         monkeypatch.setattr(engine, "codec", choice.codec)
         monkeypatch.setattr(engine, "column_codec", choice.column_codec)
+        monkeypatch.setattr(engine, "compaction_codec", choice.compaction_codec)

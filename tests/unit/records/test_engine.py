@@ -19,7 +19,7 @@ def test_the_compiled_codec_runs_if_it_fits(monkeypatch: pytest.MonkeyPatch) -> 
     use_engine("compiled", monkeypatch)
     choice = engine.choose(pure=False)
     assert choice.codec.__name__ == engine.COMPILED_MODULE
-    assert choice.column_codec is choice.codec
+    assert choice.column_codec is choice.compaction_codec is choice.codec
 
 
 def test_the_environment_can_force_plain_python() -> None:

@@ -27,6 +27,11 @@ from tests.unit.storage.storage_helpers import NOW_MS, TOPIC_ID, append, batch, 
 T = TypeVar("T")
 HOUR_MS = 3_600_000
 INTERVALS = {
+    "log.cleaner.enable": True,
+    "log.cleaner.backoff.ms": HOUR_MS,
+    "log.cleaner.dedupe.buffer.size": 1 << 20,
+    "log.cleaner.io.buffer.load.factor": 0.9,
+    "log.cleaner.io.buffer.size": 4096,
     "log.retention.check.interval.ms": HOUR_MS,
     "log.flush.scheduler.interval.ms": 2**63 - 1,
     "log.flush.offset.checkpoint.interval.ms": HOUR_MS,
