@@ -19,6 +19,8 @@ from barnabas.wire.messages.k08_offset_commit import (
 )
 from barnabas.wire.messages.k09_offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from barnabas.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.wire.messages.k12_heartbeat import HeartbeatRequest
+from barnabas.wire.messages.k13_leave_group import LeaveGroupRequest
 from barnabas.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from barnabas.wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -26,6 +28,7 @@ from barnabas.wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from barnabas.wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 TOPICS: Topics = {"t": TopicInfo(b"t" * 16, 4), "u": TopicInfo(b"u" * 16, 2)}
 NO_PRODUCER = -1
@@ -183,11 +186,23 @@ class Coordinator:
         protocol_type: str = "consumer",
         version: int = 3,
     ) -> Any:
-        subscription = encode_subscription(ConsumerProtocolSubscription(list(topics)), 1)
-        request = JoinGroupRequest(
-            group, 10_000, 30_000, member_id, instance, protocol_type, [JoinGroupRequestProtocol("range", subscription)]
-        )
-        return self.do(lambda token: self.shard.join_group(request, version, "c", "/127.0.0.1", token, self.now))
+        return self.replies.get(self.start_join(group, member_id, instance, topics, protocol_type, version), WAITING)
+
+    def start_join(
+        self,
+        group: str,
+        member_id: str = "",
+        instance: str | None = None,
+        topics: tuple[str, ...] = ("t",),
+        protocol_type: str = "consumer",
+        version: int = 3,
+    ) -> Token:
+        """The token of a JoinGroup, whose answer may come later."""
+        token = object()
+        protocol = JoinGroupRequestProtocol("range", encode_subscription(ConsumerProtocolSubscription(list(topics)), 1))
+        request = JoinGroupRequest(group, 10_000, 30_000, member_id, instance, protocol_type, [protocol])
+        self.take(self.shard.join_group(request, version, "c", "/127.0.0.1", token, self.now))
+        return token
 
     def settle(
         self,
@@ -196,24 +211,43 @@ class Coordinator:
         instance: str | None = None,
         topics: tuple[str, ...] = ("t",),
         protocol_type: str = "consumer",
+        assignment: bytes = b"",
     ) -> Member:
         """A stable group of one member."""
-        token = object()
-        subscription = encode_subscription(ConsumerProtocolSubscription(list(topics)), 1)
-        request = JoinGroupRequest(
-            group, 10_000, 30_000, "", instance, protocol_type, [JoinGroupRequestProtocol("range", subscription)]
-        )
-        self.take(self.shard.join_group(request, 3, "c", "/127.0.0.1", token, self.now))
+        token = self.start_join(group, "", instance, topics, protocol_type)
         self.pass_time(self.config.classic.initial_rebalance_delay_ms)
         joined = self.replies[token]
         assert joined.error_code == ErrorCode.NONE
-        sync = SyncGroupRequest(
-            group, joined.generation_id, joined.member_id, instance,
-            assignments=[SyncGroupRequestAssignment(joined.member_id, b"assignment")],
+        member = Member(joined.member_id, joined.generation_id)
+        synced = self.sync(group, member, instance, assignment=assignment)
+        assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, assignment)
+        return member
+
+    def sync(self, group: str, member: Member, instance: str | None = None, *, assignment: bytes = b"") -> Any:
+        request = SyncGroupRequest(
+            group, member.generation_id, member.member_id, instance,
+            assignments=[SyncGroupRequestAssignment(member.member_id, assignment)],
         )  # fmt: skip
-        synced = self.do(lambda token: self.shard.sync_group(sync, token, self.now))
-        assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, b"assignment")
-        return Member(joined.member_id, joined.generation_id)
+        return self.do(lambda token: self.shard.sync_group(request, token, self.now))
+
+    def heartbeat(self, group: str, member: Member) -> ErrorCode:
+        request = HeartbeatRequest(group, member.generation_id, member.member_id)
+        return ErrorCode(self.do(lambda token: self.shard.heartbeat(request, token, self.now)).error_code)
+
+    def leave(self, group: str, member_id: str) -> ErrorCode:
+        request = LeaveGroupRequest(group, member_id)
+        return ErrorCode(self.do(lambda token: self.shard.leave_group(request, 2, token, self.now)).error_code)
+
+    def consume(self, group: str, member_id: str, epoch: int, topics: tuple[str, ...] | None = None) -> Any:
+        """A ConsumerGroupHeartbeat; with topics it says all that a member has to say of itself."""
+        request = ConsumerGroupHeartbeatRequest(group, member_id, epoch)
+        if topics is not None:
+            request.rebalance_timeout_ms = 30_000
+            request.subscribed_topic_names = list(topics)
+            request.topic_partitions = []
+        return self.do(
+            lambda token: self.shard.consumer_group_heartbeat(request, 1, "c", "/127.0.0.1", token, self.now)
+        )
 
     def listed(self, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> list[tuple[str, str, str, str]]:
         listed = self.do(lambda token: self.shard.list_groups(states, types, token))

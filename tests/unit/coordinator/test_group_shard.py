@@ -309,11 +309,9 @@ def test_a_group_with_members_keeps_what_it_reads_and_loses_what_it_no_longer_do
     member = coordinator.settle(topics=("t",))
     coordinator.commit(5, topic="t", member=member)
     coordinator.commit(6, topic="u", member=member)
-    heartbeat = HeartbeatRequest("g", member.generation_id, member.member_id)
     for _ in range(6):
         coordinator.pass_time(5_000)
-        reply = coordinator.do(lambda token: coordinator.shard.heartbeat(heartbeat, token, coordinator.now))
-        assert reply.error_code == ErrorCode.NONE
+        assert coordinator.heartbeat("g", member) is ErrorCode.NONE
     assert coordinator.fetch_all() == {("t", 0): (5, 0)}
 
 
@@ -377,7 +375,7 @@ def test_listings_are_filtered_by_state_and_type(coordinator: Coordinator) -> No
 
 def test_descriptions_of_groups_that_are_not_there(coordinator: Coordinator) -> None:
     shard = coordinator.shard
-    coordinator.settle("g")
+    coordinator.settle("g", assignment=b"assignment")
     for version in (5, 6):
         found, missing = coordinator.do(lambda token, v=version: shard.describe_groups(["g", "none"], v, token))  # type: ignore[misc]
         assert (found.group_state, found.protocol_type, found.protocol_data) == ("Stable", "consumer", "range")
