@@ -28,6 +28,9 @@ T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
 KAFKA_VERSION = "4.3.1"
 KAFKA_JARS = ROOT / ".peers" / f"kafka-{KAFKA_VERSION}"
+STREAMS_JARS = ROOT / ".peers" / f"kafka-streams-{KAFKA_VERSION}"
+KAFKAJS = ROOT / ".peers" / "kafkajs" / "node_modules"
+GO = ROOT / ".peers" / "go"
 HOST = "127.0.0.1"
 
 QUICK_JVM = ("-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
@@ -48,6 +51,35 @@ def java() -> str:
 
 def kcat() -> str:
     return _program("kcat", "kcat (Debian and Homebrew: kcat)")
+
+
+def node_command(script: Path, *arguments: str) -> list[str]:
+    """The command line that runs a program on KafkaJS."""
+    node = _program("node", "Node.js (Debian and Homebrew: nodejs)")
+    if not (KAFKAJS / "kafkajs").is_dir():
+        _absent(f"KafkaJS is not in {KAFKAJS}: run `make peers` (needs npm)")
+    return ["env", f"NODE_PATH={KAFKAJS}", node, str(script), *arguments]
+
+
+def go_build(source: Path, program: Path) -> Path:
+    """Build a Go program from the modules that `make peers` has fetched."""
+    go = _program("go", "Go (Debian: golang-go, Homebrew: go)")
+    if not (GO / "modules").is_dir():
+        _absent(f"franz-go is not in {GO}: run `make peers` (needs Go)")
+    offline = {"GOMODCACHE": str(GO / "modules"), "GOCACHE": str(GO / "cache"), "GOPROXY": "off"}
+    command = [go, "build", "-trimpath", "-o", str(program), "."]
+    subprocess.run(command, cwd=source, env=os.environ | offline, timeout=100, check=True)
+    return program
+
+
+def java_build(source: Path, classes: Path) -> str:
+    """Compile a Java program against Kafka's clients and Streams; the class path that runs it."""
+    javac = _program("javac", "a Java compiler, version 17 or later (Debian: openjdk-17-jdk-headless)")
+    if not any(STREAMS_JARS.glob("kafka-streams-*.jar")):
+        _absent(f"Kafka Streams {KAFKA_VERSION}'s jars are not in {STREAMS_JARS}: run `make peers` (needs maven)")
+    class_path = f"{STREAMS_JARS}/*{os.pathsep}{classes}"
+    subprocess.run([javac, "-d", str(classes), "-cp", class_path, str(source)], timeout=60, check=True)
+    return class_path
 
 
 def _program(name: str, what_to_install: str) -> str:
