@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.core.errors import ErrorCode
+from barnabas.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.k22_init_producer_id import InitProducerIdRequest
 from barnabas.wire.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
 from tests.broker.servers import barnabas_only
@@ -88,10 +89,19 @@ def test_an_id_comes_with_its_epoch_or_not_at_all(client: Client, producer_id: i
     assert ErrorCode(answer.error_code) == ErrorCode.INVALID_REQUEST
 
 
-@barnabas_only("there is no transaction coordinator yet, and that is what is said")
-def test_a_transactional_id_finds_no_coordinator(client: Client) -> None:
-    answer = client.call(InitProducerIdRequest("orders", 1000))
-    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+def test_a_transactional_id_keeps_its_producer_id_and_raises_the_epoch(client: Client) -> None:
+    def initialise() -> tuple[int, int, int]:
+        answer = client.call(InitProducerIdRequest("orders", 1000))
+        return answer.error_code, answer.producer_id, answer.producer_epoch
+
+    def has_coordinator() -> bool:
+        found = client.call(FindCoordinatorRequest("orders", 1, ["orders"])).coordinators[0]
+        return found.error_code == ErrorCode.NONE and initialise()[0] == ErrorCode.NONE
+
+    eventually(has_coordinator, True, 20)
+    first, second = initialise(), initialise()
+    assert first[0] == second[0] == ErrorCode.NONE
+    assert second[1:] == (first[1], first[2] + 1)
 
 
 def test_ids_are_never_given_twice(start_broker: Callable[..., Broker]) -> None:

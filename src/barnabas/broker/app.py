@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.groups import group_coordinator, topics_of
 from barnabas.broker.metrics import Metrics, PartitionSample
 from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.transactions import transaction_coordinator
 from barnabas.cluster import image as images
 from barnabas.cluster.brokers import SUPPORTED_FEATURES
 from barnabas.cluster.events import BrokerHeartbeat, CreateTopics, NewTopic, RegisterBroker
@@ -81,6 +83,9 @@ class Broker:
         self.replicas = Replicas(self.broker_id, self.manager, self.log_config)
         self.fetch_sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], random)
         self.producer_ids = ProducerIds(self)
+        self.groups = group_coordinator(self, random)
+        self.transactions = transaction_coordinator(self)
+        self.replicas.coordinators = {each.topic: each for each in (self.groups, self.transactions)}
         self._store = store
         self._random = random
         self._hostname = hostname
@@ -161,6 +166,8 @@ class Broker:
     async def stop(self) -> None:
         """Stop cleanly: no new requests, everything on disk, the logs marked as closed in order."""
         self.server.close()
+        self.groups.close()
+        self.transactions.close()
         await self._dispatcher.close()
         for task in self._tasks:
             task.cancel()
@@ -194,6 +201,10 @@ class Broker:
                 for topic in image.topics.values():
                     self.replicas.reconfigure(topic)
         self.replicas.follow(delta, image)
+        if delta.created or delta.deleted or delta.partitions:
+            topics = topics_of(image)
+            for driver in self.groups.drivers():
+                driver.tell(lambda shard, now: shard.topics_changed(topics, now))
 
     def log_config(self, topic: str) -> LogConfig:
         """A topic's settings as they are now."""

@@ -43,9 +43,11 @@ _log = logs.get_logger(__name__)
 class Later(Generic[R]):
     """A response that is not there yet. `on_abandoned` is called if the connection ends before it came."""
 
-    __slots__ = ("_response", "_then", "on_abandoned")
+    __slots__ = ("_response", "_then", "exclusive", "on_abandoned")
 
-    def __init__(self, on_abandoned: Callable[[], None] | None = None) -> None:
+    def __init__(self, on_abandoned: Callable[[], None] | None = None, *, exclusive: bool = False) -> None:
+        """`exclusive`: later requests of the connection wait for this one."""
+        self.exclusive = exclusive
         self.on_abandoned = on_abandoned
         self._response: R | None = None
         self._then: Callable[[R], None] | None = None
@@ -71,6 +73,11 @@ class Context:
     connection: Connection
     version: int
     client_id: str | None
+
+    @property
+    def client_host(self) -> str:
+        """The client's address as group descriptions tell it."""
+        return "/" + self.connection.peer.rpartition(":")[0]
 
     @property
     def listener(self) -> str:
@@ -137,7 +144,7 @@ class Dispatcher:
             self._own_mistake(connection, key, version)
             return
         if type(response) is Later:
-            slot = connection.defer()
+            slot = connection.defer(exclusive=response.exclusive)
             slot.on_abandoned = response.on_abandoned
             response.then(
                 lambda ready: slot.reply(self._encode(connection, route, ready, key, version, correlation_id, started))

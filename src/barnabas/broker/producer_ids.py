@@ -20,10 +20,21 @@ class ProducerIds:
         self._allocating = asyncio.Lock()
 
     async def next(self) -> int:
+        while (producer_id := self.take()) is None:
+            await self.ensure()
+        return producer_id
+
+    def take(self) -> int | None:
+        """An id of the block, or None if it is used up: `ensure` gets another."""
+        if self._next == self._end:
+            return None
+        self._next += 1
+        return self._next - 1
+
+    async def ensure(self) -> None:
+        """Have an id at hand."""
         async with self._allocating:
             if self._next == self._end:
                 broker = self._broker
                 block = await broker.metadata.submit(AllocateProducerIds(broker.broker_id, broker.broker_epoch))
                 self._next, self._end = block.first, block.first + block.count
-            self._next += 1
-            return self._next - 1

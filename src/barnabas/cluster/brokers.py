@@ -28,7 +28,11 @@ from barnabas.cluster.image import Broker, Image, SupportedFeature
 from barnabas.cluster.outcome import Context, Outcome
 from barnabas.core.errors import ErrorCode, KafkaError
 
-SUPPORTED_FEATURES = {"metadata.version": SupportedFeature(r.METADATA_VERSION, r.METADATA_VERSION)}
+SUPPORTED_FEATURES = {
+    "metadata.version": SupportedFeature(r.METADATA_VERSION, r.METADATA_VERSION),
+    "group.version": SupportedFeature(0, 1),
+    "transaction.version": SupportedFeature(0, 2),
+}
 """What this version of Barnabas supports, for its registration."""
 
 PRODUCER_ID_BLOCK = 1000

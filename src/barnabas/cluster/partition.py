@@ -151,10 +151,14 @@ class Partition:
         self._appended(info.size_bytes)
         return info
 
-    def append_end_marker(self, marker: EndMarker, producer_id: int, producer_epoch: int, now_ms: int) -> AppendInfo:
+    def append_end_marker(
+        self, marker: EndMarker, producer_id: int, producer_epoch: int, transaction_version: int, now_ms: int
+    ) -> AppendInfo:
         """End a producer's transaction here, as its coordinator decided."""
         self._check_writable(-1)
-        info = self.log.append_end_marker(marker, producer_id, producer_epoch, self.leader_epoch, now_ms)
+        info = self.log.append_end_marker(
+            marker, producer_id, producer_epoch, self.leader_epoch, now_ms, transaction_version=transaction_version
+        )
         self._appended(info.size_bytes)
         return info
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.cluster.image import TOPIC_RESOURCE
 from barnabas.cluster.partition import Partition
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 _log = logs.get_logger(__name__)
 
 
+class LeadershipFollower(Protocol):
+    """Somebody whose work follows the leadership of a topic's partitions: a coordinator."""
+
+    def follow(self, partition: Partition) -> None: ...
+
+    def drop(self, index: int) -> None: ...
+
+
 class Replicas:
     """Owned by the broker's loop. `config_of` gives a topic's settings as they are now."""
 
@@ -33,6 +41,7 @@ class Replicas:
         self.manager = manager
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.topic_names: Mapping[bytes, str] = {}
+        self.coordinators: Mapping[str, LeadershipFollower] = {}  # by the internal topic that they stand on
         self._config_of = config_of
         self._changes: asyncio.Queue[tuple[Delta, Image]] = asyncio.Queue()
         self._flushing: set[asyncio.Future[int]] = set()
@@ -107,12 +116,16 @@ class Replicas:
                     continue
                 partition = self.partitions[key] = Partition(self.broker_id, log, self._start_flush)
             partition.update(registration)
+            if topic.name in self.coordinators:
+                self.coordinators[topic.name].follow(partition)
 
     async def _remove(self, topic: str, index: int, topic_id: bytes) -> None:
         self._unopened.discard((topic, index))
         partition = self.partitions.get((topic, index))
         if partition is not None and partition.log.topic_id == topic_id:
             del self.partitions[topic, index]
+            if topic in self.coordinators:
+                self.coordinators[topic].drop(index)
             partition.resign(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             await self.manager.delete(partition.log)
 

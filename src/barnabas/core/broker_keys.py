@@ -9,9 +9,10 @@ from __future__ import annotations
 from barnabas.core.config import ConfigKey, ConfigTable, ConfigType, Synonym, UpdateMode
 from barnabas.core.ignored_keys import IGNORED_BROKER_KEYS
 
-BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = (
+BOOLEAN, STRING, SHORT, INT, LONG, DOUBLE, LIST = (
     ConfigType.BOOLEAN,
     ConfigType.STRING,
+    ConfigType.SHORT,
     ConfigType.INT,
     ConfigType.LONG,
     ConfigType.DOUBLE,
@@ -196,6 +197,59 @@ _LOG = (
         doc="The effort of zstd where the broker compresses."),
 )
 
+_GROUPS = (
+    ConfigKey("offsets.topic.num.partitions", INT, 50, minimum=1,
+        doc="The partitions of __consumer_offsets, over which groups spread. Not to be changed once it is there."),
+    ConfigKey("offsets.topic.replication.factor", SHORT, 3, minimum=1,
+        doc="The replicas of __consumer_offsets; as many as there are brokers, where there are fewer."),
+    ConfigKey("offsets.topic.segment.bytes", INT, 100 * MIB, minimum=1,
+        doc="The size of a segment of __consumer_offsets: small ones are compacted and loaded quickly."),
+    ConfigKey("offsets.retention.minutes", INT, 10_080, minimum=1,
+        doc="How long the committed offsets of a group without members are kept."),
+    ConfigKey("offsets.retention.check.interval.ms", LONG, 600_000, minimum=1,
+        doc="How often offsets past their retention are looked for."),
+    ConfigKey("offset.metadata.max.bytes", INT, 4096,
+        doc="The longest text that may be committed with an offset."),
+    ConfigKey("group.min.session.timeout.ms", INT, 6_000,
+        doc="The shortest session that a member of a classic group may ask for."),
+    ConfigKey("group.max.session.timeout.ms", INT, 1_800_000,
+        doc="The longest session that a member of a classic group may ask for."),
+    ConfigKey("group.initial.rebalance.delay.ms", INT, 3_000,
+        doc="How long a new classic group waits for further members before its first rebalance."),
+    ConfigKey("group.max.size", INT, MAX_INT, minimum=1,
+        doc="The most members of a classic group."),
+    ConfigKey("group.consumer.session.timeout.ms", INT, 45_000, minimum=1,
+        doc="How long a member of a consumer group may be silent before it is taken for dead."),
+    ConfigKey("group.consumer.heartbeat.interval.ms", INT, 5_000, minimum=1,
+        doc="How often members of consumer groups are told to send a heartbeat."),
+    ConfigKey("group.consumer.max.size", INT, MAX_INT, minimum=1,
+        doc="The most members of a consumer group."),
+    ConfigKey("group.consumer.assignors", LIST, ("uniform", "range"), choices=("uniform", "range"),
+        doc="The assignors that members of consumer groups may choose; the first is the default."),
+    ConfigKey("group.consumer.assignment.interval.ms", INT, 1_000, minimum=0, update=CLUSTER_WIDE,
+        doc="The least time between two assignments of a consumer group."),
+    ConfigKey("group.consumer.migration.policy", STRING, "bidirectional",
+        choices=("disabled", "downgrade", "upgrade", "bidirectional"),
+        doc="Whether a group may go over from the classic to the consumer protocol, or back, while it has members."),
+)
+
+_TRANSACTIONS = (
+    ConfigKey("transaction.state.log.num.partitions", INT, 50, minimum=1,
+        doc="The partitions of __transaction_state, over which transactional ids spread. Not to be changed later."),
+    ConfigKey("transaction.state.log.replication.factor", SHORT, 3, minimum=1,
+        doc="The replicas of __transaction_state; as many as there are brokers, where there are fewer."),
+    ConfigKey("transaction.state.log.min.isr", INT, 2, minimum=1,
+        doc="min.insync.replicas of __transaction_state."),
+    ConfigKey("transaction.state.log.segment.bytes", INT, 100 * MIB, minimum=1,
+        doc="The size of a segment of __transaction_state."),
+    ConfigKey("transaction.max.timeout.ms", INT, 900_000, minimum=1,
+        doc="The longest that a transaction may ask to stay open."),
+    ConfigKey("transactional.id.expiration.ms", INT, 604_800_000, minimum=1,
+        doc="How long a transactional id without a transaction is remembered."),
+    ConfigKey("transaction.partition.verification.enable", BOOLEAN, True, update=CLUSTER_WIDE,
+        doc="Whether a transactional batch of an older client is checked with its coordinator before it is taken."),
+)
+
 # Keys that would change who may do what, or where data lives, must not be passed over: only "off" is accepted.
 _REFUSED = (
     ConfigKey("authorizer.class.name", STRING, "", choices=("",),
@@ -222,6 +276,6 @@ _OWN = (
 
 BROKER_KEYS = ConfigTable(
     "broker",
-    (*_IDENTITY, *_LISTENERS, *_CONNECTIONS, *_TOPICS, *_LOG, *_REFUSED, *_OWN),
+    (*_IDENTITY, *_LISTENERS, *_CONNECTIONS, *_TOPICS, *_LOG, *_GROUPS, *_TRANSACTIONS, *_REFUSED, *_OWN),
     IGNORED_BROKER_KEYS,
 )

@@ -48,19 +48,15 @@ IGNORED_BROKER_KEYS = _reasons(
             zookeeper.clientCnxnSocket zookeeper.connect zookeeper.connection.timeout.ms
             zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable zookeeper.session.timeout.ms
             zookeeper.set.acl zookeeper.ssl.client.enable zookeeper.sync.time.ms""",
-        "consumer groups are not served yet": """
-            group.consumer.assignment.interval.ms group.consumer.assignors group.consumer.heartbeat.interval.ms
+        "groups have no configuration of their own, so there is nothing to limit": """
             group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
-            group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.migration.policy
-            group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
-            group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms
-            group.consumer.session.timeout.ms group.coordinator.append.linger.ms
+            group.consumer.max.session.timeout.ms group.consumer.min.assignment.interval.ms
+            group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms""",
+        "the coordinator of groups works in another way": """
+            group.consumer.regex.refresh.interval.ms group.coordinator.append.linger.ms
             group.coordinator.cached.buffer.max.bytes group.coordinator.new.enable
-            group.coordinator.rebalance.protocols group.initial.rebalance.delay.ms group.max.session.timeout.ms
-            group.max.size group.min.session.timeout.ms offset.metadata.max.bytes offsets.commit.required.acks
-            offsets.commit.timeout.ms offsets.load.buffer.size offsets.retention.check.interval.ms
-            offsets.retention.minutes offsets.topic.compression.codec offsets.topic.num.partitions
-            offsets.topic.replication.factor offsets.topic.segment.bytes""",
+            group.coordinator.rebalance.protocols offsets.commit.required.acks offsets.commit.timeout.ms
+            offsets.load.buffer.size offsets.topic.compression.codec""",
         "share groups and streams groups are not served": """
             group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
             group.share.enable group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms
@@ -84,13 +80,11 @@ IGNORED_BROKER_KEYS = _reasons(
             share.coordinator.state.topic.prune.interval.ms share.coordinator.state.topic.replication.factor
             share.coordinator.state.topic.segment.bytes share.coordinator.write.timeout.ms
             share.fetch.purgatory.purge.interval.requests""",
-        "transactions are not served yet": """
+        "the coordinator of transactions works in another way": """
             add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
-            transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-            transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
-            transaction.state.log.load.buffer.size transaction.state.log.min.isr
-            transaction.state.log.num.partitions transaction.state.log.replication.factor
-            transaction.state.log.segment.bytes transaction.two.phase.commit.enable transactional.id.expiration.ms""",
+            transaction.abort.timed.out.transaction.cleanup.interval.ms
+            transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size""",
+        "transactions in two phases are not served": "transaction.two.phase.commit.enable",
         "replication is not served yet": """
             auto.leader.rebalance.enable controlled.shutdown.enable controlled.shutdown.max.retries
             controlled.shutdown.retry.backoff.ms cordoned.log.dirs follower.fetch.last.tiered.offset.enable

@@ -139,6 +139,11 @@ class ProducerStates:
             )
         return None
 
+    def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer, in this epoch, has a transaction open here."""
+        entry = self.entries.get(producer_id)
+        return entry is not None and entry.epoch == epoch and entry.current_txn_first_offset != NO_OFFSET
+
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int = 0) -> None:
         """Refuse the end of a transaction that comes from an older producer or an older coordinator.
 

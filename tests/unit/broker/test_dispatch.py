@@ -7,6 +7,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from barnabas.broker import handlers
 from barnabas.broker.dispatch import Context, Dispatcher, Later
 from barnabas.broker.metrics import Metrics
+from barnabas.cluster.image import EMPTY
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.net.server import Limits, Server
 from barnabas.net.sockets import TcpNetwork
@@ -56,7 +58,9 @@ class Bench:
         patch.setattr(handlers, "load", lambda key: handle if key == LIST_OFFSETS else load(key))
         self.metrics = Metrics()
         self.clock = HandClock()
-        self.dispatcher = Dispatcher(cast(Any, None), self.metrics, self.clock.monotonic)
+        self.dispatcher = Dispatcher(
+            cast(Any, SimpleNamespace(metadata=SimpleNamespace(image=EMPTY))), self.metrics, self.clock.monotonic
+        )
         network = TcpNetwork(asyncio.get_running_loop())
         self.server = Server(network, self.clock, self.dispatcher.serve, self.dispatcher.bad_frame, Limits())
         self.port = self.server.listen("PLAINTEXT", HOST, 0).port
@@ -238,7 +242,7 @@ def test_a_refusal_of_the_whole_request_ends_the_connection_without_a_stack_trac
         struct.pack(">hhih", LIST_OFFSETS, VERSION, 1, -1) + struct.pack(">ibi", 1, 0, 2**31 - 1),
         struct.pack(">hhih", LIST_OFFSETS, 99, 1, -1) + bytes(20),
         struct.pack(">hhih", LIST_OFFSETS, -1, 1, -1) + bytes(20),
-        struct.pack(">hhih", 11, 5, 1, -1) + bytes(20),  # has a table, is not served
+        struct.pack(">hhih", 43, 1, 1, -1) + bytes(20),  # has a table, is not served
         struct.pack(">hhih", 9999, 0, 1, -1) + bytes(20),
         struct.pack(">hhih", LIST_OFFSETS, VERSION, 1, -1) + struct.pack(">ibi", 1, 0, 100_001) + bytes(600_006),
     ],

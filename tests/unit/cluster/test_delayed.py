@@ -121,7 +121,7 @@ def test_a_fetch_is_done_when_enough_has_arrived_anywhere(timer: Timer, open_ben
 
 
 def commit(bench: Bench) -> None:
-    bench.partition.append_end_marker(EndMarker(ControlType.COMMIT, 0), 7, 0, NOW_MS)
+    bench.partition.append_end_marker(EndMarker(ControlType.COMMIT, 0), 7, 0, 0, NOW_MS)
 
 
 def test_a_fetch_of_committed_records_is_not_woken_by_an_open_transaction(

@@ -61,7 +61,7 @@ def test_a_file_written_for_kafka_loads_with_warnings_only() -> None:
     assert [listener.name for listener in config.listeners] == ["PLAINTEXT"]  # the controller's port stays closed
     assert config.advertised == (Endpoint("PLAINTEXT", "localhost", 9092, "PLAINTEXT"),)
     assert config.inter_broker_listener == "PLAINTEXT"
-    assert len(config.warnings) == 7
+    assert len(config.warnings) == 5
     assert config.warnings[0].startswith("server.properties:3: broker configuration key 'process.roles' has no effect")
 
 

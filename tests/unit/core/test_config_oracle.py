@@ -19,6 +19,8 @@ from tests.peers import kafka_tool
 OTHER_DEFAULTS = {"broker.id", "listeners", "log.dir", "queued.max.request.bytes"}  # see the comments in the table
 OTHER_UPDATE_MODES = {"listeners", "listener.security.protocol.map"}  # ours are opened once, at the start
 STRICTER = {  # Kafka lets these through here and fails, or means nothing, later
+    "group.consumer.assignors",
+    "group.consumer.migration.policy",
     "broker.heartbeat.interval.ms",
     "broker.id",
     "broker.session.timeout.ms",

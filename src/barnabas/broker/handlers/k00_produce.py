@@ -7,17 +7,22 @@ other way to tell. Every partition has its own outcome.
 - 7: zstd. 8: error messages. 9: tagged fields. 10: leader hints. 12: transactions of version 2. 13: topics by id.
 
 Versions 0-2 are advertised but not served: older librdkafka switches compression off unless it sees them (they carry
-formats that Kafka 4 no longer takes either). Transactional batches are refused until there is a coordinator for them.
+formats that Kafka 4 no longer takes either).
+
+The first batch of a transaction in a partition waits until the coordinator knows that the partition is part of it: up
+to version 11 that is asked, from 12 on it is made so (KIP-890). Later requests of the connection wait meanwhile.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from barnabas.broker.dispatch import Later
+from barnabas.broker.verification import PartitionKey, join_transaction
 from barnabas.cluster.delayed import DelayedProduce
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.records.batch import COMPRESSION_MASK, HEADER_SIZE, LOG_OVERHEAD, TRANSACTIONAL
+from barnabas.records.batch import COMPRESSION_MASK, HEADER_SIZE, LOG_OVERHEAD, TRANSACTIONAL, read_header
 from barnabas.wire.messages.k00_produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -33,10 +38,24 @@ if TYPE_CHECKING:
 _KEY = 0
 _ZSTD = 4
 _FIRST_VERSION_WITH_ZSTD = 7
+_FIRST_VERSION_WITH_ABORTABLE = 11
+_FIRST_VERSION_THAT_ADDS = 12
 _FIRST_VERSION_BY_TOPIC_ID = 13
+_COORDINATOR_AWAY = frozenset(
+    (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+)
 
 
 def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Later[ProduceResponse] | None:
+    if request.transactional_id is None:
+        return _append(request, context, {})
+    return _append_in_transaction(request, context)
+
+
+def _append(
+    request: ProduceRequest, context: Context, refused: dict[PartitionKey, ErrorCode]
+) -> ProduceResponse | Later[ProduceResponse] | None:
+    """Append what was not refused already, and answer for all."""
     broker = context.broker
     replicas = broker.replicas
     acks = request.acks
@@ -57,7 +76,10 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Later
                 if context.version >= _FIRST_VERSION_BY_TOPIC_ID:
                     name = replicas.name_of(topic.topic_id)
                 partition = replicas.get(name, data.index)
-                info = partition.append(_checked(data.records, context.version), now_ms, acks)
+                if refused and (name, data.index) in refused:
+                    raise KafkaError(refused[name, data.index], "the transaction's coordinator refused this partition")
+                records = _checked(data.records, context.version, request.transactional_id)
+                info = partition.append(records, now_ms, acks)
             except KafkaError as error:
                 failed = True
                 result.error_code = error.code
@@ -84,7 +106,7 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Later
     return _acknowledge_later(request, response, waiting, context)
 
 
-def _checked(records: memoryview | None, version: int) -> memoryview:
+def _checked(records: memoryview | None, version: int, transactional_id: str | None) -> memoryview:
     """What the protocol asks of the records as a whole; the log judges the batch itself."""
     if records is None or len(records) < HEADER_SIZE:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request must carry one record batch per partition")
@@ -95,9 +117,72 @@ def _checked(records: memoryview | None, version: int) -> memoryview:
     attributes = records[22]
     if attributes & COMPRESSION_MASK == _ZSTD and version < _FIRST_VERSION_WITH_ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
-    if attributes & TRANSACTIONAL:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker has no transaction coordinator yet")
+    if attributes & TRANSACTIONAL and transactional_id is None:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "a batch of a transaction needs the transactional id beside it")
     return records
+
+
+def _append_in_transaction(
+    request: ProduceRequest, context: Context
+) -> ProduceResponse | Later[ProduceResponse] | None:
+    """Have the coordinator know of every partition that the transaction is new to, then append."""
+    new, producer_id, producer_epoch = _new_partitions(request, context)
+    if not new:
+        return _append(request, context, {})
+    is_added = context.version >= _FIRST_VERSION_THAT_ADDS
+    transactional_id = request.transactional_id or ""
+    verdict = join_transaction(context.broker, transactional_id, producer_id, producer_epoch, new, is_added=is_added)
+    if verdict.done():
+        return _append(request, context, _as_produce_errors(verdict.result(), context.version))
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = memoryview(bytearray(data.records))  # the receive buffer will not wait
+    later: Later[ProduceResponse] = Later(exclusive=True)
+
+    def decided(done: asyncio.Future[dict[PartitionKey, ErrorCode]]) -> None:
+        response = _append(request, context, _as_produce_errors(done.result(), context.version))
+        if isinstance(response, Later):
+            response.then(later.complete)
+        else:
+            later.complete(response or ProduceResponse())
+
+    verdict.add_done_callback(decided)
+    return later
+
+
+def _new_partitions(request: ProduceRequest, context: Context) -> tuple[list[PartitionKey], int, int]:
+    """The partitions in which the producer has no transaction open yet, and who the producer is."""
+    replicas = context.broker.replicas
+    new: list[PartitionKey] = []
+    producer_id = producer_epoch = -1
+    for topic in request.topic_data:
+        name: str | None = topic.name
+        if context.version >= _FIRST_VERSION_BY_TOPIC_ID:
+            name = replicas.topic_names.get(topic.topic_id)
+        for data in topic.partition_data:
+            partition = replicas.partitions.get((name, data.index)) if name else None
+            if name is None or partition is None or data.records is None or len(data.records) < HEADER_SIZE:
+                continue
+            header = read_header(data.records)
+            if header.is_transactional:
+                producer_id, producer_epoch = header.producer_id, header.producer_epoch
+                if not partition.log.producers.is_in_transaction(producer_id, producer_epoch):
+                    new.append((name, data.index))
+    return new, producer_id, producer_epoch
+
+
+def _as_produce_errors(refused: dict[PartitionKey, ErrorCode], version: int) -> dict[PartitionKey, ErrorCode]:
+    """What a coordinator says, in terms that a producer retries on, or gives up on, as it should."""
+    return {
+        partition: ErrorCode.NOT_ENOUGH_REPLICAS
+        if code in _COORDINATOR_AWAY
+        or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _FIRST_VERSION_THAT_ADDS)
+        else ErrorCode.INVALID_TXN_STATE
+        if code is ErrorCode.TRANSACTION_ABORTABLE and version < _FIRST_VERSION_WITH_ABORTABLE
+        else code
+        for partition, code in refused.items()
+    }
 
 
 def _acknowledge_later(

@@ -1,0 +1,273 @@
+"""Drives the shards of one internal topic: load, execute, wait for the watermark, keep time.
+
+A shard lives where its partition is led. When leadership comes it is loaded from the log, and answers
+COORDINATOR_LOAD_IN_PROGRESS meanwhile; when leadership goes, it is dropped, and whoever waits is told NOT_COORDINATOR.
+
+An operation changes the shard at once and gives records. They are appended as one batch, and the replies leave when the
+watermark has passed them; a read has no records, and leaves when everything that was appended before it is committed.
+So nobody is ever told what a fail-over could take back. An append that fails leaves the shard ahead of its log: then it
+is thrown away and loaded again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+
+from barnabas.coordinator.outcome import CoordinatorRecord, Now, Outcome, Token
+from barnabas.core import logs
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.records.batch import CorruptBatch, headers
+from barnabas.records.builder import BatchBuilder
+from barnabas.records.control import ControlType, parse_end_marker
+from barnabas.records.reader import records_of
+from barnabas.wire.primitives import DecodeError
+
+if TYPE_CHECKING:
+    from barnabas.cluster.partition import Partition
+    from barnabas.core.seams import Clock, Executor
+    from barnabas.storage.log_slice import LogSlice
+
+_log = logs.get_logger(__name__)
+_LOAD_BYTES = 1 << 20
+
+
+class Producer(NamedTuple):
+    """The transactional producer on whose behalf records are written."""
+
+    producer_id: int
+    epoch: int
+
+
+class Shard(Protocol):
+    def replay(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
+        """Fold a record of the log; `producer_id` is -1 unless it was written in a transaction."""
+        ...
+
+    def replay_end(self, producer_id: int, committed: bool) -> None:
+        """Fold the end of a producer's transaction."""
+        ...
+
+    def loaded(self, now: Now) -> Outcome:
+        """The log has been read to its end; time begins to count."""
+        ...
+
+    @property
+    def next_deadline_ms(self) -> int | None: ...
+
+    def expire(self, now: Now) -> Outcome: ...
+
+
+S = TypeVar("S", bound=Shard)
+
+
+class ShardDriver(Generic[S]):
+    """One shard, from the election of this broker as its partition's leader to the end of that."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        make_shard: Callable[[], S],
+        clock: Clock,
+        executor: Executor,
+        on_committed: Callable[[ShardDriver[S], Outcome], None],
+    ) -> None:
+        """`on_committed` is called with every outcome whose records are committed, before its replies leave."""
+        self.partition = partition
+        self.shard: S | None = None  # None while it is being loaded
+        self._make_shard = make_shard
+        self._clock = clock
+        self._executor = executor
+        self._on_committed = on_committed
+        self._closed = False
+        self._tokens = 0
+        self._waiting: dict[Token, asyncio.Future[Any]] = {}
+        self._uncommitted: deque[tuple[int, Outcome]] = deque()  # the offset that must be committed first
+        self._timer: asyncio.TimerHandle | None = None
+        self._loading = asyncio.ensure_future(self._load())
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    # operations
+
+    def execute(
+        self, operation: Callable[[S, Token, Now], Outcome], producer: Producer | None = None
+    ) -> asyncio.Future[Any]:
+        """Run an operation; the future gives its reply, or KafkaError if the shard is not there to give one."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self._closed or self.shard is None:
+            code = ErrorCode.NOT_COORDINATOR if self._closed else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            future.set_exception(KafkaError(code))
+            return future
+        self._tokens += 1
+        token = self._tokens
+        self._waiting[token] = future
+        self.tell(lambda shard, now: operation(shard, token, now), producer)
+        return future
+
+    def tell(self, event: Callable[[S, Now], Outcome], producer: Producer | None = None) -> None:
+        """Let the shard know of something that nobody waits for."""
+        if self.shard is not None and not self._closed:
+            self._take(event(self.shard, self._now()), producer)
+
+    def _now(self) -> Now:
+        return Now(int(self._clock.monotonic() * 1000), self._clock.now_ms())
+
+    def _take(self, outcome: Outcome, producer: Producer | None = None) -> None:
+        if outcome.records:
+            try:
+                committed_at = self._append(outcome.records, producer)
+            except (KafkaError, OSError) as error:
+                self._reload(error)
+                return
+        else:
+            committed_at = self._uncommitted[-1][0] if self._uncommitted else 0
+        if committed_at > self.partition.log.high_watermark:
+            self._uncommitted.append((committed_at, outcome))
+        else:
+            self._deliver(outcome)
+        self._set_timer()
+
+    def _append(self, records: Iterable[CoordinatorRecord], producer: Producer | None) -> int:
+        """Write one batch; the offset that the watermark must reach for it to be committed."""
+        now_ms = self._clock.now_ms()
+        builder = BatchBuilder()
+        if producer is not None:
+            builder = BatchBuilder(producer_id=producer.producer_id, producer_epoch=producer.epoch, transactional=True)
+        for key, value in records:
+            builder.append(key, value, (), now_ms)
+        info = self.partition.append_from_coordinator(memoryview(builder.build()), now_ms)
+        if not self.partition.is_acknowledged(info, -1):
+            self.partition.when_acknowledged(info, -1, self._committed)
+        return info.last_offset + 1
+
+    def _committed(self, outcome: ErrorCode) -> None:
+        if outcome is not ErrorCode.NONE:
+            return  # leadership or the disk is lost; `close` or a reload tells those who wait
+        high_watermark = self.partition.log.high_watermark
+        while self._uncommitted and self._uncommitted[0][0] <= high_watermark:
+            self._deliver(self._uncommitted.popleft()[1])
+
+    def _deliver(self, outcome: Outcome) -> None:
+        self._on_committed(self, outcome)
+        for token, response in outcome.replies:
+            future = self._waiting.pop(token, None)
+            if future is not None and not future.done():
+                if isinstance(response, KafkaError):
+                    future.set_exception(response)
+                else:
+                    future.set_result(response)
+
+    # time
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_ms = self.shard.next_deadline_ms if self.shard is not None else None
+        if deadline_ms is not None and not self._closed:
+            delay = max(0.0, deadline_ms / 1000 - self._clock.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        if self.shard is not None:
+            self._take(self.shard.expire(self._now()))
+
+    # loading
+
+    async def _load(self) -> None:
+        log = self.partition.log
+        shard = self._make_shard()
+        started, end, offset, count = self._clock.monotonic(), log.log_end_offset, log.log_start_offset, 0
+        while offset < end:
+            found = log.read(offset, _LOAD_BYTES, end, True)
+            if not len(found):
+                break
+            entries, offset = await self._executor.submit(_entries, found, offset, log.topic, log.partition)
+            for at, entry in entries:
+                try:
+                    entry(shard)
+                except DecodeError as error:
+                    _log.error(
+                        "record skipped", topic=log.topic, partition=log.partition, offset=at, problem=str(error)
+                    )
+            count += len(entries)
+        if self._closed:
+            return
+        self.shard = shard
+        tell = _log.info if count else _log.debug
+        tell(
+            "coordinator loaded",
+            topic=log.topic,
+            partition=log.partition,
+            records=count,
+            ms=round((self._clock.monotonic() - started) * 1000, 1),
+        )
+        self._take(shard.loaded(self._now()))
+
+    def _reload(self, error: Exception) -> None:
+        log = self.partition.log
+        _log.warning(
+            "coordinator could not append; loading again", topic=log.topic, partition=log.partition, problem=error
+        )
+        self._fail_waiting(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.shard = None
+        self._set_timer()
+        self._loading = asyncio.ensure_future(self._load())
+
+    def close(self) -> None:
+        """Leadership is lost: what was not committed was never told, and is dropped."""
+        self._closed = True
+        self._loading.cancel()
+        self.shard = None
+        self._set_timer()
+        self._fail_waiting(ErrorCode.NOT_COORDINATOR)
+
+    def _fail_waiting(self, code: ErrorCode) -> None:
+        self._uncommitted.clear()
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(KafkaError(code))
+
+
+Entry = tuple[int, Callable[[Any], None]]
+"""An offset, and what is told to the shard."""
+
+
+def _entries(found: LogSlice, offset: int, topic: str, partition: int) -> tuple[list[Entry], int]:
+    """What the batches of a slice have a shard replay, and the offset after them; runs in a thread."""
+    entries: list[Entry] = []
+    view = memoryview(found.read())
+    for position, header in headers(view):
+        batch = view[position : position + header.size]
+        try:
+            if header.is_control:
+                marker = parse_end_marker(batch)
+                if marker is not None:
+                    end = _end_of(header.producer_id, marker.type is ControlType.COMMIT)
+                    entries.append((header.base_offset, end))
+            else:
+                producer_id = header.producer_id if header.is_transactional else -1
+                entries += [
+                    (record.offset, _record_of(CoordinatorRecord(record.key, record.value), record.offset, producer_id))
+                    for record in records_of(batch, from_offset=offset)
+                    if record.key is not None
+                ]
+        except CorruptBatch as error:
+            _log.error("batch skipped", topic=topic, partition=partition, offset=header.base_offset, problem=str(error))
+        offset = header.next_offset
+    return entries, offset
+
+
+def _record_of(record: CoordinatorRecord, offset: int, producer_id: int) -> Callable[[Any], None]:
+    return lambda shard: shard.replay(record, offset, producer_id)
+
+
+def _end_of(producer_id: int, committed: bool) -> Callable[[Any], None]:
+    return lambda shard: shard.replay_end(producer_id, committed)

@@ -1,0 +1,111 @@
+"""A coordinator: an internal topic, and a shard for each of its partitions that this broker leads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from barnabas.broker.coordinator_runtime import Producer, Shard, ShardDriver
+from barnabas.cluster.events import CreateTopics, NewTopic
+from barnabas.coordinator.outcome import Now, Outcome, Token
+from barnabas.coordinator.placement import partition_of
+from barnabas.core.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.cluster.partition import Partition
+
+S = TypeVar("S", bound=Shard)
+
+
+class Coordinator(Generic[S]):
+    """Finds the shard of a group or transactional id, follows leadership, makes the topic when it is first needed."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        topic: str,
+        settings: NewTopic,
+        make_shard: Callable[[Partition], S],
+        on_committed: Callable[[ShardDriver[S], Outcome], None] = lambda driver, outcome: None,
+    ) -> None:
+        """`settings` is the internal topic as it is to be made; its replication factor is an upper bound."""
+        self.topic = topic
+        self._broker = broker
+        self._settings = settings
+        self._make_shard = make_shard
+        self._on_committed = on_committed
+        self._drivers: dict[int, ShardDriver[S]] = {}
+        self._epochs: dict[int, int] = {}
+
+    # leadership
+
+    def follow(self, partition: Partition) -> None:
+        """The metadata of one of the topic's partitions have changed."""
+        index = partition.log.partition
+        if not partition.is_leader:
+            self.drop(index)
+        elif self._epochs.get(index) != partition.leader_epoch:
+            self.drop(index)
+            self._epochs[index] = partition.leader_epoch
+            self._drivers[index] = ShardDriver(
+                partition,
+                lambda: self._make_shard(partition),
+                self._broker.clock,
+                self._broker.executor,
+                self._on_committed,
+            )
+
+    def drop(self, index: int) -> None:
+        self._epochs.pop(index, None)
+        driver = self._drivers.pop(index, None)
+        if driver is not None:
+            driver.close()
+
+    def close(self) -> None:
+        for index in list(self._drivers):
+            self.drop(index)
+
+    # requests
+
+    async def ensure_topic(self) -> int:
+        """The number of the topic's partitions; it is made if it is not there yet."""
+        image = self._broker.metadata.image
+        if self.topic not in image.topics:
+            alive = sum(not broker.fenced for broker in image.brokers.values())
+            settings = self._settings
+            wanted = NewTopic(
+                self.topic,
+                settings.num_partitions,
+                max(1, min(settings.replication_factor, alive)),
+                (),
+                settings.configs,
+            )
+            (created,) = await self._broker.metadata.submit(CreateTopics((wanted,)))
+            if created.error and created.error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, created.error.message)
+            await self._broker.replicas.settled()
+        return len(self._broker.metadata.image.topics[self.topic].partitions)
+
+    def partition_for(self, key: str) -> int:
+        """The partition that a group or transactional id belongs to; COORDINATOR_NOT_AVAILABLE without the topic."""
+        topic = self._broker.metadata.image.topics.get(self.topic)
+        if topic is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return partition_of(key, len(topic.partitions))
+
+    def execute(
+        self, key: str, operation: Callable[[S, Token, Now], Outcome], producer: Producer | None = None
+    ) -> asyncio.Future[Any]:
+        """The reply to an operation on the shard of a key; KafkaError if that shard is not here."""
+        driver = self._drivers.get(self.partition_for(key))
+        if driver is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return driver.execute(operation, producer)
+
+    def drivers(self) -> list[ShardDriver[S]]:
+        return list(self._drivers.values())
+
+    def driver(self, index: int) -> ShardDriver[S] | None:
+        return self._drivers.get(index)

@@ -1,0 +1,70 @@
+"""The coordinator of groups: `__consumer_offsets`, with the broker's settings."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from barnabas.broker.coordinators import Coordinator
+from barnabas.cluster.events import NewTopic
+from barnabas.coordinator.classic_group import ClassicGroupConfig
+from barnabas.coordinator.consumer_group import ConsumerGroupConfig
+from barnabas.coordinator.group_shard import GroupShard, GroupShardConfig
+from barnabas.coordinator.migration import MigrationPolicy
+from barnabas.coordinator.subscriptions import TopicInfo, Topics
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.cluster.image import Image
+    from barnabas.core.broker_config import BrokerConfig
+
+OFFSETS_TOPIC = "__consumer_offsets"
+_MINUTE_MS = 60_000
+
+
+def group_coordinator(broker: Broker, random: Random) -> Coordinator[GroupShard]:
+    config = broker.config
+    settings = NewTopic(
+        OFFSETS_TOPIC,
+        config["offsets.topic.num.partitions"],
+        config["offsets.topic.replication.factor"],
+        configs={
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+        },
+    )
+    shard_config = _shard_config(config)
+    return Coordinator(
+        broker,
+        OFFSETS_TOPIC,
+        settings,
+        lambda partition: GroupShard(shard_config, random, topics_of(broker.metadata.image)),
+    )
+
+
+def _shard_config(config: BrokerConfig) -> GroupShardConfig:
+    return GroupShardConfig(
+        ClassicGroupConfig(
+            config["group.min.session.timeout.ms"],
+            config["group.max.session.timeout.ms"],
+            config["group.initial.rebalance.delay.ms"],
+            config["group.max.size"],
+        ),
+        ConsumerGroupConfig(
+            config["group.consumer.session.timeout.ms"],
+            config["group.consumer.heartbeat.interval.ms"],
+            config["group.consumer.max.size"],
+            config["group.consumer.assignors"],
+            config["group.consumer.assignment.interval.ms"],
+        ),
+        next(policy for policy in MigrationPolicy if policy.value[0] == config["group.consumer.migration.policy"]),
+        config["offsets.retention.minutes"] * _MINUTE_MS,
+        config["offsets.retention.check.interval.ms"],
+        config["offset.metadata.max.bytes"],
+    )
+
+
+def topics_of(image: Image) -> Topics:
+    """The topics as the groups see them."""
+    return {topic.name: TopicInfo(topic.id, len(topic.partitions)) for topic in image.topics.values()}

@@ -1,0 +1,24 @@
+"""SyncGroup 0-5: the leader hands in the assignments, every member gets its own.
+
+- 3: static members (KIP-345). 5: protocol type and name are compared (KIP-559).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import KafkaError
+from barnabas.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.dispatch import Context
+
+
+async def handle(request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
+    try:
+        response: SyncGroupResponse = await context.broker.groups.execute(
+            request.group_id, lambda shard, token, now: shard.sync_group(request, token, now)
+        )
+    except KafkaError as error:
+        return SyncGroupResponse(error_code=error.code)
+    return response

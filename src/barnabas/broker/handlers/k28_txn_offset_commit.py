@@ -1,0 +1,72 @@
+"""TxnOffsetCommit 0-5: offsets of a group that take effect with a transaction, or not at all.
+
+They are written to the group's partition as records of that transaction. The transaction must know of that partition:
+older clients say so with AddOffsetsToTxn, and it is verified here; for those of the second protocol it is added here.
+
+- 3: member and generation, for fencing (KIP-447). 5: the second protocol (KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.coordinator_runtime import Producer
+from barnabas.broker.groups import OFFSETS_TOPIC
+from barnabas.broker.verification import join_transaction
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.wire.messages.k28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.dispatch import Context
+
+_FIRST_VERSION_THAT_ADDS = 5
+
+
+async def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffsetCommitResponse:
+    broker = context.broker
+    image = broker.metadata.image
+    known, unknown = [], []
+    for topic in request.topics:
+        there = [each for each in topic.partitions if image.partition(topic.name, each.partition_index)]
+        gone = [each for each in topic.partitions if not image.partition(topic.name, each.partition_index)]
+        if there:
+            known.append(TxnOffsetCommitRequestTopic(topic.name, there))
+        if gone:
+            rest = TxnOffsetCommitRequestTopic(topic.name, gone)
+            unknown.append(_refused(rest, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    request.topics = known
+    response = TxnOffsetCommitResponse()
+    if known:
+        try:
+            index = broker.groups.partition_for(request.group_id)
+            codes = await join_transaction(
+                broker,
+                request.transactional_id,
+                request.producer_id,
+                request.producer_epoch,
+                [(OFFSETS_TOPIC, index)],
+                is_added=context.version >= _FIRST_VERSION_THAT_ADDS,
+            )
+            if codes:
+                raise KafkaError(codes[OFFSETS_TOPIC, index])
+            response = await broker.groups.execute(
+                request.group_id,
+                lambda shard, token, now: shard.txn_offset_commit(request, context.version, token, now),
+                Producer(request.producer_id, request.producer_epoch),
+            )
+        except KafkaError as error:
+            response = TxnOffsetCommitResponse(topics=[_refused(topic, error.code) for topic in known])
+    response.topics += unknown
+    return response
+
+
+def _refused(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(
+        topic.name, [TxnOffsetCommitResponsePartition(each.partition_index, code) for each in topic.partitions]
+    )

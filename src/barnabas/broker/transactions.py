@@ -1,0 +1,140 @@
+"""The coordinator of transactions: `__transaction_state`, and the markers that its decisions put into partitions.
+
+A decision is a record of the coordinator's; only when that is committed are markers written, and only when every
+partition has its marker is the transaction complete. Markers are written again and again until they are, or the
+coordinator moves to another broker, which then does the same from the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from barnabas.broker.coordinator_runtime import ShardDriver
+from barnabas.broker.coordinators import Coordinator
+from barnabas.broker.groups import OFFSETS_TOPIC
+from barnabas.cluster.events import NewTopic
+from barnabas.coordinator.group_shard import GroupShard
+from barnabas.coordinator.outcome import Now, Outcome
+from barnabas.coordinator.transaction_shard import MarkerToWrite, TransactionOutcome, TransactionShard
+from barnabas.core import logs
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.records.control import ControlType, EndMarker
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.coordinator.transaction import TopicPartition
+
+TRANSACTIONS_TOPIC = "__transaction_state"
+_RETRY_SECONDS = 0.1
+_log = logs.get_logger(__name__)
+
+
+def transaction_coordinator(broker: Broker) -> Coordinator[TransactionShard]:
+    config = broker.config
+    settings = NewTopic(
+        TRANSACTIONS_TOPIC,
+        config["transaction.state.log.num.partitions"],
+        config["transaction.state.log.replication.factor"],
+        configs={
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(config["transaction.state.log.min.isr"]),
+            "segment.bytes": str(config["transaction.state.log.segment.bytes"]),
+            "unclean.leader.election.enable": "false",
+        },
+    )
+    markers = Markers(broker)
+    return Coordinator(
+        broker,
+        TRANSACTIONS_TOPIC,
+        settings,
+        lambda partition: TransactionShard(
+            partition.leader_epoch,
+            broker.producer_ids.take,
+            max_timeout_ms=config["transaction.max.timeout.ms"],
+            id_expiration_ms=config["transactional.id.expiration.ms"],
+        ),
+        markers.committed,
+    )
+
+
+class Markers:
+    """Writes markers into the partitions that this broker leads."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def committed(self, driver: ShardDriver[TransactionShard], outcome: Outcome) -> None:
+        """A decision is committed: now its partitions may learn of it."""
+        if isinstance(outcome, TransactionOutcome):
+            for marker in outcome.markers:
+                task = asyncio.ensure_future(self._write(driver, marker))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _write(self, driver: ShardDriver[TransactionShard], marker: MarkerToWrite) -> None:
+        left = list(marker.partitions)
+        while left and not driver.is_closed:
+            outcomes = await asyncio.gather(*(self._write_to(partition, marker) for partition in left))
+            written = [partition for partition, is_done in zip(left, outcomes) if is_done]
+            left = [partition for partition, is_done in zip(left, outcomes) if not is_done]
+            if written:
+                driver.tell(_markers_written(marker, written))
+            if left:
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _write_to(self, partition: TopicPartition, marker: MarkerToWrite) -> bool:
+        """Whether the partition has its marker, or will never need one."""
+        broker = self._broker
+        if broker.metadata.image.partition(partition.topic, partition.partition) is None:
+            return True  # the topic is gone
+        try:
+            await write_marker(broker, partition.topic, partition.partition, marker)
+        except KafkaError as error:
+            if error.code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED):
+                _log.warning("marker refused", topic=partition.topic, partition=partition.partition, problem=str(error))
+                return True
+            return False
+        return True
+
+
+async def write_marker(broker: Broker, topic: str, index: int, marker: MarkerToWrite) -> None:
+    """Append a marker to a partition that this broker leads, and wait until it is committed."""
+    partition = broker.replicas.get(topic, index)
+    end = EndMarker(ControlType.COMMIT if marker.commit else ControlType.ABORT, marker.coordinator_epoch)
+    try:
+        info = partition.append_end_marker(
+            end, marker.producer_id, marker.producer_epoch, marker.transaction_version, broker.clock.now_ms()
+        )
+    except OSError as error:
+        raise KafkaError(broker.replicas.disk_failed(partition, error)) from error
+    if not partition.is_acknowledged(info, -1):
+        committed: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        partition.when_acknowledged(info, -1, lambda code: committed.set_result(code))
+        code = await committed
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code)
+    if topic == OFFSETS_TOPIC:
+        group_driver = broker.groups.driver(index)
+        if group_driver is not None:
+            group_driver.tell(_transaction_ended(marker.producer_id, marker.commit))
+
+
+def _markers_written(
+    marker: MarkerToWrite, written: list[TopicPartition]
+) -> Callable[[TransactionShard, Now], Outcome]:
+    def event(shard: TransactionShard, now: Now) -> Outcome:
+        return shard.markers_written(marker, written, now)
+
+    return event
+
+
+def _transaction_ended(producer_id: int, committed: bool) -> Callable[[GroupShard, Now], Outcome]:
+    def event(shard: GroupShard, now: Now) -> Outcome:
+        shard.replay_end(producer_id, committed)
+        return Outcome()
+
+    return event

@@ -1,0 +1,77 @@
+"""Whether a transaction knows of the partitions that it writes to (KIP-890).
+
+A record of a transaction that its coordinator does not know of would never be ended, and hold up readers for ever. So
+before the first batch of a transaction in a partition, the coordinator is asked; for clients of the second protocol,
+which no longer say so themselves, the partition is added to the transaction by the same question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.wire.messages.k24_add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+
+_BETWEEN_BROKERS = 5  # the version of AddPartitionsToTxn that this is
+
+PartitionKey = tuple[str, int]
+
+
+def join_transaction(
+    broker: Broker,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: Iterable[PartitionKey],
+    *,
+    is_added: bool,
+) -> asyncio.Future[dict[PartitionKey, ErrorCode]]:
+    """Add partitions to a transaction, or only ask whether they are part of it; the errors, where there are any."""
+    asked = list(partitions)
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in asked:
+        by_topic.setdefault(topic, []).append(index)
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id,
+        producer_id,
+        producer_epoch,
+        not is_added,
+        [AddPartitionsToTxnTopic(topic, indexes) for topic, indexes in by_topic.items()],
+    )
+    errors: asyncio.Future[dict[PartitionKey, ErrorCode]] = asyncio.get_running_loop().create_future()
+    try:
+        reply = broker.transactions.execute(
+            transactional_id,
+            lambda shard, token, now: shard.add_partitions_to_txn(transaction, _BETWEEN_BROKERS, token, now),
+        )
+    except KafkaError as error:
+        errors.set_result(dict.fromkeys(asked, error.code))
+        return errors
+
+    def settle(done: asyncio.Future[object]) -> None:
+        if not errors.done():
+            errors.set_result(_errors_of(done, asked))
+
+    if reply.done():
+        settle(reply)
+    else:
+        reply.add_done_callback(settle)
+    return errors
+
+
+def _errors_of(reply: asyncio.Future[object], asked: list[PartitionKey]) -> dict[PartitionKey, ErrorCode]:
+    problem = reply.exception()
+    if isinstance(problem, KafkaError):
+        return dict.fromkeys(asked, problem.code)
+    result: Any = reply.result()
+    return {
+        (topic.name, each.partition_index): ErrorCode(each.partition_error_code)
+        for topic in result.topic_results
+        for each in topic.results_by_partition
+        if each.partition_error_code
+    }

@@ -1,0 +1,21 @@
+"""Which partition of an internal topic a group or a transactional id belongs to.
+
+Java's `String.hashCode`, because clients and tools of Kafka's compute it too: the code units of UTF-16, 31 times and
+added, in 32 bits; then without the sign bit, modulo the partitions.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+
+def java_hash(text: str) -> int:
+    """`String.hashCode` as the signed 32-bit number that Java sees."""
+    value = 0
+    for unit in array("H", text.encode("utf-16-le", "surrogatepass")):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def partition_of(key: str, partitions: int) -> int:
+    return (java_hash(key) & 0x7FFFFFFF) % partitions
