@@ -37,6 +37,7 @@ from barnabas.wire.messages.k47_offset_delete import OffsetDeleteRequest, Offset
 from barnabas.wire.primitives import DecodeError
 from barnabas.wire.schema import ZERO_UUID
 
+_OFFSET_KEYS = (OffsetCommitKey, LegacyOffsetCommitKey)
 _OFFSET_EXPIRY = TimerKey("", "offset expiry")
 _EXPIRED_AT_ONCE = 1000  # tombstones in one batch, so that a night's worth of them fits, and nobody waits for it
 _FIRST_VERSION_WITH_NOT_FOUND = 9  # of OffsetCommit
@@ -66,7 +67,7 @@ class GroupShard(Membership):
         is none of ours: both leave the state as it was, and the record can be passed over."""
         try:
             key, value = decode_group_record(*record)
-            if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey):
+            if isinstance(key, _OFFSET_KEYS):
                 if value is not None and key.group not in self._groups:
                     self._groups[key.group] = self._new_classic(key.group, Now(0, value.commit_timestamp))
                 self._offsets.replay(key, value, producer_id)

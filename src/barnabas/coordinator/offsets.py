@@ -95,11 +95,17 @@ class OffsetStore:
         if value is None:
             self._remove(key.group, partition)
             return
-        committed = CommittedOffset(value.offset, -1, value.metadata, value.commit_timestamp)
         if isinstance(value, OffsetCommitValue):
-            committed = committed._replace(
-                leader_epoch=value.leader_epoch, expire_timestamp_ms=value.expire_timestamp, topic_id=value.topic_id
+            committed = CommittedOffset(
+                value.offset,
+                value.leader_epoch,
+                value.metadata,
+                value.commit_timestamp,
+                value.expire_timestamp,
+                value.topic_id,
             )
+        else:
+            committed = CommittedOffset(value.offset, -1, value.metadata, value.commit_timestamp)
         self._put(key.group, partition, committed, producer_id)
 
     def complete_transaction(self, producer_id: int, *, is_commit: bool) -> None:

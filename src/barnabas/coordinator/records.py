@@ -18,7 +18,6 @@ from barnabas.coordinator import transaction_records as t
 from barnabas.coordinator.outcome import CoordinatorRecord
 from barnabas.wire.compiler import codec
 from barnabas.wire.primitives import DecodeError
-from barnabas.wire.schema import schema_of
 
 Key: TypeAlias = Any  # an instance of one of the tables of keys
 Value: TypeAlias = Any  # an instance of the table of values that goes with it
@@ -89,11 +88,7 @@ def _decode(types: dict[int, RecordType], key: bytes, value: bytes | None) -> tu
     decoded_key = _table(record_type.key, 0, key)
     if value is None:
         return decoded_key, None
-    version = _number(value, "value")
-    versions = schema_of(record_type.value).versions
-    if not versions.has(version):
-        raise DecodeError(f"{record_type.value.__name__} of version {version}: only {versions} are known here")
-    return decoded_key, _table(record_type.value, version, value)
+    return decoded_key, _table(record_type.value, _number(value, "value"), value)
 
 
 def _number(data: bytes, part: str) -> int:
@@ -106,9 +101,12 @@ def _number(data: bytes, part: str) -> int:
     return number
 
 
-def _table(cls: type, version: int, data: bytes) -> Any:
-    decoded: Any
-    decoded, position = codec(cls, version).decode(memoryview(data), _INT16.size)
+def _table(cls: type[Any], version: int, data: bytes) -> Any:
+    try:
+        found = codec(cls, version)
+    except ValueError as unknown:
+        raise DecodeError(f"{unknown}: it was written by a later version") from None
+    decoded, position = found.decode(memoryview(data), _INT16.size)
     if position != len(data):
         raise DecodeError(f"{cls.__name__} v{version} has {len(data) - position} bytes too many")
     return decoded

@@ -146,7 +146,7 @@ def test_a_type_of_another_make_is_told_from_damage() -> None:
         (b"", None, "key of 0 bytes"),
         (b"\0", None, "key of 1 bytes"),
         (commit().key, b"\0", "value of 1 bytes"),
-        (commit().key, b"\0\x09\0", "OffsetCommitValue of version 9: only 0-4"),
+        (commit().key, b"\0\x09\0", "OffsetCommitValue has versions 0-4, not 9"),
         (commit().key + b"\0", None, "OffsetCommitKey v0 has 1 bytes too many"),
         (b"\0\1\xff\xff\0\1t\0\0\0\0", None, "null is not allowed"),
         (b"\0\1\0\2\xff\xfe\0\1t\0\0\0\0", None, "not UTF-8"),

@@ -403,7 +403,7 @@ def test_an_open_fetch_names_its_group_even_where_it_is_refused(coordinator: Coo
 def test_a_damaged_record_is_refused_by_its_offset_and_the_rest_is_loaded(coordinator: Coordinator) -> None:
     shard = coordinator.shard
     good = encode_record(OffsetCommitKey("g", "t", 1), None)
-    with pytest.raises(DecodeError, match="record at offset 17: OffsetCommitValue of version 9"):
+    with pytest.raises(DecodeError, match="record at offset 17: OffsetCommitValue has versions 0-4, not 9"):
         shard.replay(CoordinatorRecord(good.key, b"\0\x09"), 17, NO_PRODUCER)
     with pytest.raises(DecodeError, match=r"record at offset 18: .*key of 1 bytes"):
         shard.replay(CoordinatorRecord(b"\0", None), 18, NO_PRODUCER)
