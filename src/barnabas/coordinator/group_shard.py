@@ -23,6 +23,7 @@ from barnabas.coordinator.classic_group import ClassicGroup
 from barnabas.coordinator.consumer_group import ConsumerGroup
 from barnabas.coordinator.group_records import GroupMetadataKey, LegacyOffsetCommitKey, OffsetCommitKey
 from barnabas.coordinator.membership import AnyGroup, GroupConfig, Membership
+from barnabas.coordinator.offset_requests import OffsetLimits
 from barnabas.coordinator.offsets import OffsetStore
 from barnabas.coordinator.outcome import CoordinatorRecord, Now, Outcome, Token
 from barnabas.coordinator.records import decode_group_record
@@ -45,19 +46,22 @@ _FIRST_VERSION_WITH_NOT_FOUND = 9  # of OffsetCommit
 
 @dataclass(frozen=True, slots=True)
 class GroupShardConfig(GroupConfig):
-    """`offset_metadata_max_bytes` counts characters, as Kafka does."""
+    """`offset_metadata_max_bytes` counts characters, as Kafka does; `batch_max_bytes` is the max.message.bytes of the
+    offsets topic."""
 
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     offsets_retention_check_interval_ms: int = 600_000
     offset_metadata_max_bytes: int = 4096
+    batch_max_bytes: int = 1_048_588
 
 
 class GroupShard(Membership):
-    __slots__ = ("_offset_config", "_offsets")
+    __slots__ = ("_offset_config", "_offset_limits", "_offsets")
 
     def __init__(self, config: GroupShardConfig, random: Random, topics: Topics) -> None:
         super().__init__(config, random, topics)
         self._offset_config = config
+        self._offset_limits = OffsetLimits(config.offset_metadata_max_bytes, config.batch_max_bytes)
         self._offsets = OffsetStore()
 
     # the log
@@ -146,7 +150,7 @@ class GroupShard(Membership):
                 request,
                 version,
                 now.wall_ms,
-                self._offset_config.offset_metadata_max_bytes,
+                self._offset_limits,
                 outcome.records,
             )
         except KafkaError as error:
@@ -171,7 +175,7 @@ class GroupShard(Membership):
                 request,
                 version,
                 now.wall_ms,
-                self._offset_config.offset_metadata_max_bytes,
+                self._offset_limits,
                 self._topic_id,
                 outcome.records,
             )

@@ -8,11 +8,15 @@ to the list that is handed in.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.coordinator.group import CommittedPartition, Group
-from barnabas.coordinator.offsets import NO_EXPIRY, CommittedOffset, OffsetStore
+from barnabas.coordinator.offsets import NO_EXPIRY, CommittedOffset, OffsetStore, commit_record
 from barnabas.coordinator.outcome import CoordinatorRecord
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.records.batch import HEADER_SIZE, NO_PRODUCER_ID
+from barnabas.records.builder import RECORD_OVERHEAD
 from barnabas.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -47,13 +51,28 @@ NO_LEADER_EPOCH = -1
 _END_OF_TIME_MS = 2**63 - 1
 
 
+@dataclass(frozen=True, slots=True)
+class OffsetLimits:
+    """`metadata_max_bytes` is offset.metadata.max.bytes, which counts characters; `batch_max_bytes` the
+    max.message.bytes of the offsets topic."""
+
+    metadata_max_bytes: int = 4096
+    batch_max_bytes: int = 1_048_588
+
+
+class _Commit(NamedTuple):
+    topic: str
+    partition: int
+    committed: CommittedOffset
+
+
 def commit(
     store: OffsetStore,
     group: Group,
     request: OffsetCommitRequest,
     version: int,
     now_ms: int,
-    metadata_limit: int,
+    limits: OffsetLimits,
     records: list[CoordinatorRecord],
 ) -> OffsetCommitResponse:
     """Every topic of the request has its name and, where the topic exists, its id."""
@@ -71,12 +90,13 @@ def commit(
     )
     has_expiry = request.retention_time_ms != BROKERS_RETENTION
     expire_timestamp_ms = min(now_ms + request.retention_time_ms, _END_OF_TIME_MS) if has_expiry else NO_EXPIRY
+    commits: list[_Commit] = []
     topics = []
     for topic in request.topics:
         partitions = []
         for partition in topic.partitions:
             code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            if _fits(partition.committed_metadata, metadata_limit):
+            if _fits(partition.committed_metadata, limits):
                 code = ErrorCode.NONE
                 committed = CommittedOffset(
                     partition.committed_offset,
@@ -86,9 +106,10 @@ def commit(
                     expire_timestamp_ms,
                     ZERO_UUID if has_expiry else topic.topic_id,  # a record with an expiry has no room for it
                 )
-                records.append(store.commit(request.group_id, topic.name, partition.partition_index, committed))
+                commits.append(_Commit(topic.name, partition.partition_index, committed))
             partitions.append(OffsetCommitResponsePartition(partition.partition_index, code))
         topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, partitions))
+    _commit_all(store, request.group_id, commits, NO_PRODUCER_ID, limits, records)
     return OffsetCommitResponse(topics=topics)
 
 
@@ -111,7 +132,7 @@ def commit_in_transaction(
     request: TxnOffsetCommitRequest,
     version: int,
     now_ms: int,
-    metadata_limit: int,
+    limits: OffsetLimits,
     topic_id_of: Callable[[str], bytes],
     records: list[CoordinatorRecord],
 ) -> TxnOffsetCommitResponse:
@@ -133,12 +154,13 @@ def commit_in_transaction(
         if error.code is ErrorCode.STALE_MEMBER_EPOCH:  # producers know generations only
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
         raise
+    commits: list[_Commit] = []
     topics = []
     for topic in request.topics:
         partitions = []
         for partition in topic.partitions:
             code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            if _fits(partition.committed_metadata, metadata_limit):
+            if _fits(partition.committed_metadata, limits):
                 code = ErrorCode.NONE
                 committed = CommittedOffset(
                     partition.committed_offset,
@@ -146,13 +168,10 @@ def commit_in_transaction(
                     partition.committed_metadata or "",
                     now_ms,
                 )
-                records.append(
-                    store.commit(
-                        request.group_id, topic.name, partition.partition_index, committed, request.producer_id
-                    )
-                )
+                commits.append(_Commit(topic.name, partition.partition_index, committed))
             partitions.append(TxnOffsetCommitResponsePartition(partition.partition_index, code))
         topics.append(TxnOffsetCommitResponseTopic(topic.name, partitions))
+    _commit_all(store, request.group_id, commits, request.producer_id, limits, records)
     return TxnOffsetCommitResponse(topics=topics)
 
 
@@ -215,9 +234,30 @@ def delete(
     return OffsetDeleteResponse(topics=topics)
 
 
-def _fits(metadata: str | None, limit: int) -> bool:
+def _commit_all(
+    store: OffsetStore,
+    group_id: str,
+    commits: list[_Commit],
+    producer_id: int,
+    limits: OffsetLimits,
+    records: list[CoordinatorRecord],
+) -> None:
+    """All of them or, if they are too much for one batch of the log, none."""
+    made = [commit_record(group_id, *commit) for commit in commits]
+    size = HEADER_SIZE + sum(RECORD_OVERHEAD + len(record.key) + len(record.value or b"") for record in made)
+    if size > limits.batch_max_bytes:
+        raise KafkaError(  # as Kafka says it
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"{len(made)} offsets of group {group_id!r} take {size} bytes; {limits.batch_max_bytes} fit in one batch",
+        )
+    for commit in commits:
+        store.commit(group_id, *commit, producer_id)
+    records += made
+
+
+def _fits(metadata: str | None, limits: OffsetLimits) -> bool:
     """The limit is called one of bytes, and is one of Java's characters: units of UTF-16."""
-    return not metadata or len(metadata.encode("utf-16-le")) <= 2 * limit
+    return not metadata or len(metadata.encode("utf-16-le")) <= 2 * limits.metadata_max_bytes
 
 
 def _fetched(partition: int, committed: CommittedOffset | None, *, is_unstable: bool) -> OffsetFetchResponsePartitions:

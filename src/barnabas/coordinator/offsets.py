@@ -42,6 +42,19 @@ class CommittedOffset(NamedTuple):
         return topic_id == self.topic_id or ZERO_UUID in (topic_id, self.topic_id)
 
 
+def commit_record(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> CoordinatorRecord:
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp_ms,
+        expire_timestamp=committed.expire_timestamp_ms,
+        topic_id=committed.topic_id,
+    )
+    version = None if committed.expire_timestamp_ms == NO_EXPIRY else _VERSION_WITH_EXPIRY
+    return encode_record(OffsetCommitKey(group_id, topic, partition), value, version)
+
+
 class _Placed(NamedTuple):
     committed: CommittedOffset
     place: int  # in the order of writing
@@ -70,19 +83,9 @@ class OffsetStore:
         partition: int,
         committed: CommittedOffset,
         producer_id: int = NO_PRODUCER_ID,
-    ) -> CoordinatorRecord:
-        """Take the offset, or keep it pending for the producer's transaction; the record says so to the log."""
+    ) -> None:
+        """Take the offset, or keep it pending for the producer's transaction; its `commit_record` goes to the log."""
         self._put(group_id, (topic, partition), committed, producer_id)
-        value = OffsetCommitValue(
-            offset=committed.offset,
-            leader_epoch=committed.leader_epoch,
-            metadata=committed.metadata,
-            commit_timestamp=committed.commit_timestamp_ms,
-            expire_timestamp=committed.expire_timestamp_ms,
-            topic_id=committed.topic_id,
-        )
-        version = None if committed.expire_timestamp_ms == NO_EXPIRY else _VERSION_WITH_EXPIRY
-        return encode_record(OffsetCommitKey(group_id, topic, partition), value, version)
 
     def replay(
         self,

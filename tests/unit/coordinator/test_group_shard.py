@@ -18,7 +18,11 @@ from barnabas.coordinator.outcome import CoordinatorRecord
 from barnabas.coordinator.records import UnknownRecordType, decode_group_record, encode_record
 from barnabas.coordinator.subscriptions import TopicInfo
 from barnabas.core.errors import ErrorCode
-from barnabas.wire.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
+from barnabas.wire.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from barnabas.wire.messages.k09_offset_fetch import OffsetFetchRequestGroup
 from barnabas.wire.messages.k12_heartbeat import HeartbeatRequest
 from barnabas.wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
@@ -125,6 +129,19 @@ def test_metadata_that_is_too_long_refuses_the_partition_and_not_the_request() -
     assert codes == [ErrorCode.NONE, too_large, ErrorCode.NONE, too_large]
     assert set(coordinator.fetch_all()) == {("t", 0), ("t", 2)}
     assert coordinator.commit_in_transaction(1, PRODUCER, partition=3, metadata="fives") is too_large
+
+
+def test_a_commit_that_no_batch_can_hold_is_refused_as_a_whole() -> None:
+    coordinator = Coordinator(GroupShardConfig(batch_max_bytes=1_000))
+    partitions = [OffsetCommitRequestPartition(number, 1, -1, "m" * 100) for number in range(8)]
+    for count, code in ((8, ErrorCode.UNKNOWN_SERVER_ERROR), (3, ErrorCode.NONE)):
+        request = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", bytes(16), partitions[:count])])
+        token = object()
+        coordinator.take(coordinator.shard.offset_commit(request, 9, token, coordinator.now))
+        response = coordinator.replies[token]
+        assert {partition.error_code for partition in response.topics[0].partitions} == {code}
+        assert len(coordinator.fetch_all()) == len(coordinator.log) == (3 if code is ErrorCode.NONE else 0)
+    assert coordinator.commit_in_transaction(1, PRODUCER, metadata="m" * 1_000) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_the_longest_group_id_is_a_name_like_any_other(coordinator: Coordinator) -> None:

@@ -18,6 +18,14 @@ from tests.unit.coordinator.group_shards import TOPICS, Coordinator, Member
 ALL_OF_T = encode_assignment(ConsumerProtocolAssignment([TopicPartition("t", [0, 1, 2, 3])]), 1)
 
 
+def first_epoch() -> int:
+    """The epoch that the only member of a new group gets."""
+    return int(Coordinator().consume("g", "m", 0, ("t",)).member_epoch)
+
+
+EPOCH = first_epoch()
+
+
 @pytest.fixture
 def coordinator() -> Coordinator:
     return Coordinator()
@@ -36,16 +44,16 @@ def tombstones(coordinator: Coordinator, start: int = 0) -> set[type]:
 
 def test_a_consumer_joins_commits_and_leaves(coordinator: Coordinator) -> None:
     joined = coordinator.consume("g", "m", 0, ("t",))
-    assert (joined.error_code, joined.member_id, joined.member_epoch) == (ErrorCode.NONE, "m", 1)
+    assert (joined.error_code, joined.member_id, joined.member_epoch) == (ErrorCode.NONE, "m", EPOCH)
     assert [(topic.topic_id, topic.partitions) for topic in joined.assignment.topic_partitions] == [
         (TOPICS["t"].id, [0, 1, 2, 3])
     ]
     assert coordinator.listed(types=("CONSUMER",)) == [("g", "consumer", "Stable", "consumer")]
-    assert coordinator.commit(5, member=Member("m", 1)) is ErrorCode.NONE
-    assert coordinator.commit(5, member=Member("m", 2)) is ErrorCode.STALE_MEMBER_EPOCH
-    assert coordinator.commit(5, member=Member("m", 1), version=8) is ErrorCode.UNSUPPORTED_VERSION
-    assert coordinator.commit(5, member=Member("n", 1)) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert coordinator.commit_in_transaction(5, 77, member=Member("m", 2)) is ErrorCode.ILLEGAL_GENERATION
+    assert coordinator.commit(5, member=Member("m", EPOCH)) is ErrorCode.NONE
+    assert coordinator.commit(5, member=Member("m", EPOCH + 1)) is ErrorCode.STALE_MEMBER_EPOCH
+    assert coordinator.commit(5, member=Member("m", EPOCH), version=8) is ErrorCode.UNSUPPORTED_VERSION
+    assert coordinator.commit(5, member=Member("n", EPOCH)) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.commit_in_transaction(5, 77, member=Member("m", EPOCH + 1)) is ErrorCode.ILLEGAL_GENERATION
     assert coordinator.delete("g") == [ErrorCode.NON_EMPTY_GROUP]
     assert coordinator.consume("g", "m", -1).error_code == ErrorCode.NONE
     assert coordinator.listed() == [("g", "consumer", "Empty", "consumer")]
@@ -60,13 +68,13 @@ def test_a_fetch_in_the_name_of_a_member_must_be_of_its_epoch(coordinator: Coord
     coordinator.consume("g", "m", 0, ("t",))
     codes = {
         (member_id, epoch): coordinator.fetch_group(OffsetFetchRequestGroup("g", member_id, epoch, None)).error_code
-        for member_id, epoch in ((None, -1), ("m", 1), ("m", 2), ("n", 1))
+        for member_id, epoch in ((None, -1), ("m", EPOCH), ("m", EPOCH + 1), ("n", EPOCH))
     }
     assert codes == {
         (None, -1): ErrorCode.NONE,
-        ("m", 1): ErrorCode.NONE,
-        ("m", 2): ErrorCode.STALE_MEMBER_EPOCH,
-        ("n", 1): ErrorCode.UNKNOWN_MEMBER_ID,
+        ("m", EPOCH): ErrorCode.NONE,
+        ("m", EPOCH + 1): ErrorCode.STALE_MEMBER_EPOCH,
+        ("n", EPOCH): ErrorCode.UNKNOWN_MEMBER_ID,
     }
 
 
@@ -92,7 +100,7 @@ def test_consumers_take_over_the_offsets_of_an_empty_classic_group(coordinator: 
 
 def test_a_classic_member_takes_over_the_offsets_of_an_empty_consumer_group(coordinator: Coordinator) -> None:
     coordinator.consume("g", "m", 0, ("t",))
-    coordinator.commit(5, member=Member("m", 1))
+    coordinator.commit(5, member=Member("m", EPOCH))
     coordinator.consume("g", "m", -1)
     member = coordinator.settle()
     for at in (coordinator, coordinator.reloaded()):
@@ -134,7 +142,7 @@ def test_a_group_that_may_not_go_up_refuses_consumers_and_stays() -> None:
 def test_offsets_that_are_older_in_the_log_than_their_group_stay_with_it(coordinator: Coordinator) -> None:
     coordinator.consume("g", "m", 0, ("t",))
     written = len(coordinator.log)
-    coordinator.commit(5, member=Member("m", 1))
+    coordinator.commit(5, member=Member("m", EPOCH))
     coordinator.log = coordinator.log[written:] + coordinator.log[:written]
     loaded = coordinator.reloaded()
     assert (loaded.listed(), loaded.fetch()[0]) == ([("g", "consumer", "Stable", "consumer")], 5)
@@ -145,8 +153,8 @@ def test_consumers_get_the_partitions_that_a_topic_has_grown_by(coordinator: Coo
     coordinator.pass_time(5_000)
     more = {**TOPICS, "t": TopicInfo(TOPICS["t"].id, 5)}
     coordinator.take(coordinator.shard.topics_changed(more, coordinator.now))
-    answer = coordinator.consume("g", "m", 1)
-    assert answer.member_epoch == 2
+    answer = coordinator.consume("g", "m", EPOCH)
+    assert answer.member_epoch == EPOCH + 1
     assert [topic.partitions for topic in answer.assignment.topic_partitions] == [[0, 1, 2, 3, 4]]
 
 
@@ -166,11 +174,11 @@ def test_classic_members_of_a_mixed_group_are_told_that_a_topic_has_grown(coordi
 def test_a_consumer_group_without_members_and_offsets_is_forgotten() -> None:
     coordinator = Coordinator(GroupShardConfig(offsets_retention_ms=20_000, offsets_retention_check_interval_ms=5_000))
     coordinator.consume("g", "m", 0, ("t",))
-    coordinator.commit(5, member=Member("m", 1))
-    coordinator.commit(6, topic="u", member=Member("m", 1))
+    coordinator.commit(5, member=Member("m", EPOCH))
+    coordinator.commit(6, topic="u", member=Member("m", EPOCH))
     for _ in range(6):
         coordinator.pass_time(5_000)
-        assert coordinator.consume("g", "m", 1).error_code == ErrorCode.NONE
+        assert coordinator.consume("g", "m", EPOCH).error_code == ErrorCode.NONE
     assert coordinator.fetch_all() == {("t", 0): (5, 0)}
     coordinator.pass_time(60_000)
     assert (coordinator.listed(), coordinator.fetch_all()) == ([], {})

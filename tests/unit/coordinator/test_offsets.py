@@ -15,7 +15,7 @@ from barnabas.coordinator.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from barnabas.coordinator.offsets import CommittedOffset, OffsetStore
+from barnabas.coordinator.offsets import CommittedOffset, OffsetStore, commit_record
 from barnabas.coordinator.outcome import CoordinatorRecord
 from barnabas.coordinator.records import decode_group_record, encode_record
 
@@ -63,7 +63,7 @@ def test_a_commit_counts_at_once_and_replaces_the_one_before() -> None:
 
 
 def test_the_record_of_a_commit_is_kafkas_version_4_with_all_that_was_committed() -> None:
-    record = OffsetStore().commit("g", "t", 2, at(5, topic_id=TOPIC_ID))
+    record = commit_record("g", "t", 2, at(5, topic_id=TOPIC_ID))
     assert record.value is not None
     assert record.value[:2] == b"\0\4"
     assert decode_group_record(*record) == (
@@ -73,7 +73,7 @@ def test_the_record_of_a_commit_is_kafkas_version_4_with_all_that_was_committed(
 
 
 def test_a_commit_with_an_expiry_of_its_own_is_version_1() -> None:
-    record = OffsetStore().commit("g", "t", 2, at(5, leader_epoch=-1, expire_timestamp_ms=700))
+    record = commit_record("g", "t", 2, at(5, leader_epoch=-1, expire_timestamp_ms=700))
     assert record.value is not None
     assert record.value[:2] == b"\0\1"
     assert decode_group_record(*record)[1] == OffsetCommitValue(
@@ -230,7 +230,8 @@ def test_the_log_alone_gives_the_same_state(steps: list[tuple[object, ...]]) -> 
                 store.complete_transaction(producer_id, is_commit=is_commit)  # type: ignore[arg-type]
         elif name == "commit":
             producer = arguments[-1]  # type: ignore[assignment]
-            records = [live.commit(*arguments)]  # type: ignore[arg-type]
+            live.commit(*arguments)  # type: ignore[arg-type]
+            records = [commit_record(*arguments[:-1])]  # type: ignore[arg-type]
         elif name == "delete":
             records = [live.delete(*arguments)]  # type: ignore[arg-type]
         else:
