@@ -61,5 +61,6 @@ def up(
         chosen.append(f"barnabas.metrics.port={metrics_port}")
     if log_format is not None:
         chosen.append(f"barnabas.log.format={log_format.value}")
-    defaults = f"log.dir={Path(DEFAULT_DATA_DIR).absolute()}\n"
+    # A broker that is alone has no others to wait for, as in Kafka's own sample for one.
+    defaults = f"log.dir={Path(DEFAULT_DATA_DIR).absolute()}\ngroup.initial.rebalance.delay.ms=0\n"
     serve_broker(("barnabas up", defaults.encode()), [*chosen, *(settings or ())], output)
