@@ -234,6 +234,16 @@ def test_a_change_while_the_leader_assigns_begins_the_rebalance_again(bench: Ben
     assert bench.error(bench.send_sync(ids[0], 1)) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_assignments_of_a_generation_that_was_given_up_are_forgotten(bench: Bench) -> None:
+    ids = bench.stable(2)
+    for member_id in ids:
+        bench.send_join(member_id)
+    assert bench.group.state is COMPLETING
+    assert [bool(member.assignment) for member in bench.group.members] == [True, True]
+    bench.send_join(ids[1], protocols={"range": b"other"})
+    assert [bool(member.assignment) for member in bench.group.members] == [False, False]
+
+
 # How long things take
 
 
@@ -355,6 +365,24 @@ def test_who_waits_in_a_join_needs_no_heartbeat(bench: Bench) -> None:
         bench.heartbeat(ids[1], 1)
     assert bench.waiting == {join}
     assert ids[0] in bench.group.members
+
+
+def test_the_session_of_who_waited_in_a_sync_begins_with_its_answer(bench: Bench) -> None:
+    ids = [bench.member_id() for _ in range(2)]
+    for member_id in ids:
+        bench.send_join(member_id)
+    bench.advance(2 * DELAY_MS)
+    sync = bench.send_sync(ids[1], 1)
+    for _ in range(3):
+        bench.advance(SESSION_MS // 2)
+        assert bench.heartbeat(ids[0], 1) == ErrorCode.NONE
+    bench.send_sync(ids[0], 1)
+    assert bench.error(sync) == ErrorCode.NONE
+    bench.advance(SESSION_MS - 1)
+    assert bench.heartbeat(ids[0], 1) == ErrorCode.NONE
+    assert bench.group.state is STABLE
+    bench.advance(1)
+    assert [member.member_id for member in bench.group.members] == [ids[0]]
 
 
 def test_a_new_member_whose_client_is_gone_does_not_wait_for_ever(bench: Bench) -> None:
