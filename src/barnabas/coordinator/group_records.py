@@ -148,7 +148,7 @@ class ConsumerGroupMemberMetadataValue:
     rebalance_timeout_ms: int = int32(default=-1)
     server_assignor: str | None = string(nullable="0+")
     classic_member_metadata: ClassicMemberMetadata | None = nested(
-        ClassicMemberMetadata, nullable="0+", default=None, tag=0, tagged="0+"
+        ClassicMemberMetadata, nullable="0+", tag=0, tagged="0+"
     )
 
 
@@ -190,7 +190,7 @@ class ConsumerGroupCurrentMemberAssignmentKey:
 class TopicPartitions:
     topic_id: bytes = uuid()
     partitions: list[int] = array(int32)
-    assignment_epochs: list[int] | None = array(int32, nullable="0+", default=None, tag=0, tagged="0+")
+    assignment_epochs: list[int] | None = array(int32, nullable="0+", tag=0, tagged="0+")
 
 
 @schema(versions="0", flexible="0+")

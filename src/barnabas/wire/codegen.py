@@ -52,7 +52,7 @@ class Writer(ABC):
     def array(self, of: Kind | type, place: str, nullable: bool) -> None: ...
 
     @abstractmethod
-    def nested(self, of: type, place: str, nullable: bool) -> None: ...
+    def nested(self, of: type, place: str, nullable: bool, tagged: bool) -> None: ...
 
     @abstractmethod
     def primitive(self, kind: Kind, place: str, nullable: bool) -> None: ...
@@ -69,7 +69,7 @@ class Writer(ABC):
             assert field.of is not None
             self.array(field.of, place, nullable)
         elif isinstance(field.of, type):
-            self.nested(field.of, place, nullable)
+            self.nested(field.of, place, nullable, field.tagged.has(self.version))
         else:
             self.primitive(field.kind, place, nullable)
         self.path.pop()

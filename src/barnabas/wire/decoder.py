@@ -184,7 +184,7 @@ class DecodeWriter(Writer):
                         self.primitive(of, item, nullable=False)
                 self.line(f"{items}.append({item})")
 
-    def nested(self, of: type, target: str, nullable: bool) -> None:
+    def nested(self, of: type, target: str, nullable: bool, tagged: bool) -> None:
         item, mark = self.local("item"), self.local("mark")
         if not nullable:
             self.flush()
@@ -194,10 +194,10 @@ class DecodeWriter(Writer):
             return
         self.fixed("b", mark)
         self.flush()
-        with self.block(f"if {mark} < 0:"):
+        with self.block(f"if {mark} {'<=' if tagged else '<'} 0:"):
             self.line(f"{target} = None")
         with self.block("else:"):
-            self.nested(of, target, nullable=False)
+            self.nested(of, target, nullable=False, tagged=tagged)
 
     def tags(self, cls: type, target: str) -> None:
         count, tag, size, stop = (self.local(name) for name in ("count", "tag", "size", "stop"))

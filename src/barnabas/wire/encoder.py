@@ -155,7 +155,7 @@ class EncodeWriter(Writer):
             else:
                 self.primitive(of, item, nullable=False)
 
-    def nested(self, of: type, value: str, nullable: bool) -> None:
+    def nested(self, of: type, value: str, nullable: bool, tagged: bool) -> None:
         item = self.local("item")
         self.line(f"{item} = {value}")
         if not nullable:
@@ -164,7 +164,7 @@ class EncodeWriter(Writer):
             return
         self.flush()
         with self.block(f"if {item} is None:"):
-            self.fixed("b", "-1")
+            self.fixed("b", "0" if tagged else "-1")  # the one place where Kafka marks null in another way
         with self.block("else:"):
             self.fixed("b", "1")
             with self.inside():
@@ -199,5 +199,6 @@ class EncodeWriter(Writer):
         if field.is_array:
             return f"{value} is None or len({value})" if field.nullable.has(self.version) else f"len({value})"
         if isinstance(field.of, type):
-            return " or ".join(self.differs(inner, f"{value}.{inner.name}") for inner in self.fields(field.of))
+            inside = " or ".join(self.differs(inner, f"{value}.{inner.name}") for inner in self.fields(field.of))
+            return f"{value} is None or {inside}" if field.nullable.has(self.version) else inside
         return f"{value} != {field.default!r}"

@@ -144,8 +144,6 @@ def nested(
     tagged: str = "none",
 ) -> Any:
     """One struct in another; its default is the struct with all its defaults, or `default=None`."""
-    if tag is not None and nullable != "none" and default is not None:
-        raise TypeError(f"a tagged {of.__name__} that can be null is null by default: the protocol has no other")
     return _field(_STRUCT, of, versions, nullable, of if default is _UNSET else default, tag, tagged)
 
 

@@ -53,7 +53,7 @@ def our_lines(cls: type, version: int) -> list[Line]:
                     field.name,
                     f"[]{name}" if field.is_array else name,
                     field.nullable.has(version),
-                    field.default,
+                    name if isinstance(field.default, type) else field.default,
                     field.tag if field.tagged.has(version) else None,
                     our_lines(element, version) if is_struct else [],  # type: ignore[arg-type]
                 )

@@ -51,8 +51,8 @@ def kafka_schemas(topic: str) -> dict[tuple[int, str], dict[str, Any]]:
     def spelled_out(fields: list[dict[str, Any]]) -> None:
         for field in fields:
             field.setdefault("versions", field.get("taggedVersions"))
-            if field.get("default", "") is None:
-                field["default"] = "null"
+            if field.get("default", "") is None:  # only the text "null" makes a default of null
+                del field["default"]
             spelled_out(field.get("fields", []))
 
     found = {}
