@@ -168,6 +168,8 @@ def test_classic_members_of_a_mixed_group_are_told_that_a_topic_has_grown(coordi
     assert coordinator.heartbeat("g", rejoined) is ErrorCode.NONE
     more = {**TOPICS, "t": TopicInfo(TOPICS["t"].id, 5)}
     coordinator.take(coordinator.shard.topics_changed(more, coordinator.now))
+    coordinator.pass_time(5_000)
+    assert coordinator.consume("g", "new", joined.member_epoch).error_code == ErrorCode.NONE
     assert coordinator.heartbeat("g", rejoined) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
