@@ -3,7 +3,7 @@
 A shard lives where its partition is led. When leadership comes it is loaded from the log, and answers
 COORDINATOR_LOAD_IN_PROGRESS meanwhile; when leadership goes, it is dropped, and whoever waits is told NOT_COORDINATOR.
 
-An operation changes the shard at once and gives records. They are appended as one batch, and the replies leave when the
+An operation changes the shard at once and gives records. They are appended together, and the replies leave when the
 watermark has passed them; a read has no records, and leaves when everything that was appended before it is committed.
 So nobody is ever told what a fail-over could take back. An append that fails leaves the shard ahead of its log: then it
 is thrown away and loaded again.
@@ -20,7 +20,7 @@ from barnabas.coordinator.outcome import CoordinatorRecord, Now, Outcome, Token
 from barnabas.core import logs
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.batch import CorruptBatch, headers
-from barnabas.records.builder import BatchBuilder
+from barnabas.records.builder import BatchBuilder, record_size_bound
 from barnabas.records.control import ControlType, parse_end_marker
 from barnabas.records.reader import records_of
 from barnabas.wire.primitives import DecodeError
@@ -133,13 +133,19 @@ class ShardDriver(Generic[S]):
         self._set_timer()
 
     def _append(self, records: Iterable[CoordinatorRecord], producer: Producer | None) -> int:
-        """Write one batch; the offset that the watermark must reach for it to be committed."""
+        """Write one batch, or several if one cannot hold it all; the offset at which they are committed."""
         now_ms = self._clock.now_ms()
-        builder = BatchBuilder()
-        if producer is not None:
-            builder = BatchBuilder(producer_id=producer.producer_id, producer_epoch=producer.epoch, transactional=True)
+        limit_bytes = self.partition.log.config.max_message_bytes
+        builder = _builder(producer)
+        end_offset = 0
         for key, value in records:
+            if len(builder) and builder.estimated_size + record_size_bound(key, value, ()) > limit_bytes:
+                end_offset = self._append_batch(builder, now_ms)
+                builder = _builder(producer)
             builder.append(key, value, (), now_ms)
+        return self._append_batch(builder, now_ms) if len(builder) else end_offset
+
+    def _append_batch(self, builder: BatchBuilder, now_ms: int) -> int:
         info = self.partition.append_from_coordinator(memoryview(builder.build()), now_ms)
         if not self.partition.is_acknowledged(info, -1):
             self.partition.when_acknowledged(info, -1, self._committed)
@@ -234,6 +240,12 @@ class ShardDriver(Generic[S]):
         for future in waiting.values():
             if not future.done():
                 future.set_exception(KafkaError(code))
+
+
+def _builder(producer: Producer | None) -> BatchBuilder:
+    if producer is None:
+        return BatchBuilder()
+    return BatchBuilder(producer_id=producer.producer_id, producer_epoch=producer.epoch, transactional=True)
 
 
 Entry = tuple[int, Callable[[Any], None]]
