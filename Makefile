@@ -34,10 +34,11 @@ fmt: setup ## Format the code, and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup peers ## Measure Barnabas against Apache Kafka (about ten minutes)
+bench: setup peers ## Measure Barnabas against Apache Kafka (about fifteen minutes)
 	$(BIN)/python -m benchmarks.broker $(ARGS)
+	$(BIN)/python -m benchmarks.coordination $(ARGS)
 
-peers: ## Install kcat, Java and Apache Kafka's jars for the tests, where that is allowed
+peers: ## Install the programs that the tests measure against (Kafka, kcat, KafkaJS, ...), where that is allowed
 	@tests/install-peers
 
 clean: ## Remove everything that make has made, peers included

@@ -1,30 +1,22 @@
-"""Barnabas against Apache Kafka, in one run on one machine: `make bench`.
+"""Records through Barnabas and through Apache Kafka, in one run on one machine: `make bench`.
 
-Every round starts each broker afresh, on an empty directory and with the other one stopped, warms it up and puts it
-under the same loads; the order changes from round to round. See `report` for the figures and their goals.
+Each broker is warmed up and put under the same loads; see `comparison` for how they take turns.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import shutil
-import sys
-import tempfile
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
-from benchmarks import loads, report
-from benchmarks.report import BARNABAS, KAFKA
-from tests.peers import KAFKA_JARS, ROOT, BarnabasServer, Broker, KafkaServer, answers_metadata
+from benchmarks import loads
+from benchmarks.comparison import compare, running
+from benchmarks.report import Figure
+from tests.peers import Broker, answers_metadata
 
 CONNECTIONS = 16
 LOAD_TIMEOUT = 120.0
-BUSY_LOAD = 0.5  # both brokers share the cores with their clients, so others must leave them alone
 
 
 class Sizes(NamedTuple):
@@ -35,32 +27,36 @@ class Sizes(NamedTuple):
     request_seconds: float
 
 
-SIZES = {
-    "full": Sizes(records_1k=1_000_000, records_100b=3_000_000, request_seconds=5),
-    "quick": Sizes(records_1k=200_000, records_100b=500_000, request_seconds=2),
-}
+FULL = Sizes(records_1k=1_000_000, records_100b=3_000_000, request_seconds=5)
+QUICK = Sizes(records_1k=200_000, records_100b=500_000, request_seconds=2)
 
-STARTERS: dict[str, Callable[[Path], Broker]] = {BARNABAS: BarnabasServer, KAFKA: KafkaServer}
+FIGURES = (
+    Figure("produce_1k", "produce 1 KB, acks=all", "MB/s", True, 2.0),
+    Figure("consume_1k", "consume 1 KB", "MB/s", True, 1.5),
+    Figure("produce_100b", "produce 100 B, acks=all", "records/s", True, 1.0),
+    Figure("requests", "one-record requests, 16 connections", "1/s", True, 1.5),
+    Figure("requests_p50", "  their latency, p50", "ms", False, None),
+    Figure("requests_p99", "  their latency, p99", "ms", False, 0.7),
+    Figure("cpu", "broker CPU to take in and give out 1 KB records", "s/GB", False, 0.5),
+    Figure("start", "start to first answered Metadata request", "s", False, 0.2),
+    Figure("memory_idle", "resident memory, idle", "MB", False, 0.2),
+    Figure("memory_loaded", "resident memory, after the load", "MB", False, 0.2),
+)
 
 
 def measure(name: str, sizes: Sizes) -> dict[str, float]:
     """Start a broker, load it, stop it; its figures."""
-    directory = Path(tempfile.mkdtemp(prefix="barnabas-bench-"))
-    try:
-        os.sync()  # what the last broker left to be written is not this one's burden
-        with STARTERS[name](directory / "broker") as server:
-            assert answers_metadata(server.address)
-            start = time.monotonic() - server.spawned_at
-            return {"start": start, "format": getattr(server, "format_seconds", 0.0)} | _load(server, sizes)
-    finally:
-        shutil.rmtree(directory)
+    with running(name) as server:
+        assert answers_metadata(server.address)
+        start = time.monotonic() - server.spawned_at
+        return {"start": start, "format": getattr(server, "format_seconds", 0.0)} | _load(server, sizes)
 
 
 def _load(server: Broker, sizes: Sizes) -> dict[str, float]:
     address, process = server.address, psutil.Process(server.pid)
 
     def run(load: str, **arguments: str | float) -> dict[str, float]:
-        return loads.run(load, LOAD_TIMEOUT, address=address, **arguments)
+        return loads.run(loads.__name__, load, LOAD_TIMEOUT, address=address, **arguments)
 
     time.sleep(1)
     memory_idle = _memory(process)
@@ -104,30 +100,5 @@ def _cpu_seconds(process: psutil.Process) -> float:
     return sum(each.user + each.system for each in times)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="make bench ARGS=...", description="Barnabas against Apache Kafka")
-    parser.add_argument("--rounds", type=int, default=3, help="how often both are measured (default: 3)")
-    parser.add_argument("--quick", action="store_true", help="a fifth of the work, one round: to see that all runs")
-    options = parser.parse_args()
-    if not KAFKA_JARS.is_dir() or shutil.which("java") is None:
-        sys.exit(f"the comparison needs java and Apache Kafka's jars in {KAFKA_JARS}: run `make peers`")
-
-    machine = report.machine()
-    if os.getloadavg()[0] > BUSY_LOAD:
-        print(
-            f"this machine is busy (load {machine['load before']}): the ratios will not be worth much", file=sys.stderr
-        )
-    work = "quick" if options.quick else "full"
-    rounds: list[dict[str, dict[str, float]]] = []
-    for number in range(1 if options.quick else options.rounds):
-        figures: dict[str, dict[str, float]] = {}
-        for name in (KAFKA, BARNABAS) if number % 2 == 0 else (BARNABAS, KAFKA):
-            print(f"round {number + 1}: {name}", file=sys.stderr)
-            figures[name] = measure(name, SIZES[work])
-        rounds.append(figures)
-    report.show(rounds, machine, work)
-    print(f"written to {report.save(rounds, machine, work, ROOT / '.benchmarks')}")
-
-
 if __name__ == "__main__":
-    main()
+    compare("broker", FIGURES, measure, FULL, QUICK)

@@ -1,7 +1,8 @@
 """The loads that a broker is put under, each in a process of its own so that client and broker do not share a loop.
 
-`run` starts one and gives what it measured: a dictionary of numbers. Clients are set up so that the broker is the limit
-as far as two cores allow: large batches, deep queues, and lists instead of single messages.
+`run` starts one, of this module or of another, and gives what it measured: a dictionary of numbers. Clients are set up
+so that the broker is the limit as far as two cores allow: large batches, deep queues, and lists instead of single
+messages.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ ANSWER_BODY = 8  # after the length and the correlation id
 LIST_SIZE = 1_000
 
 
-def run(load: str, timeout: float, **arguments: str | int | float) -> dict[str, float]:
-    """Run one of the loads below in a new process, for at most `timeout` seconds."""
-    command = [sys.executable, "-m", "benchmarks.loads", load, json.dumps(arguments)]
+def run(module: str, load: str, timeout: float, /, **arguments: str | int | float) -> dict[str, float]:
+    """Run one of the loads of a module in a new process, for at most `timeout` seconds."""
+    command = [sys.executable, "-m", module, load, json.dumps(arguments)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=timeout, check=True)
     measured: dict[str, float] = json.loads(done.stdout)
     return measured

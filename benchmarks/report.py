@@ -1,4 +1,4 @@
-"""What is measured, what it has to reach, and how it is told: on the terminal and in a JSON file.
+"""What was measured, what it has to reach, and how it is told: on the terminal and in a JSON file.
 
 Two brokers are measured in turn in every round. A ratio is Barnabas's figure over Kafka's in the same round, and the
 one that counts is the median over the rounds: a machine that slows down for a while spoils one round, not the verdict.
@@ -24,7 +24,7 @@ from rich.table import Table
 BARNABAS, KAFKA = "Barnabas", "Apache Kafka"
 
 Round = Mapping[str, Mapping[str, float]]
-"""For each broker, its figures by the names below."""
+"""For each broker, its figures by their names, and `format`: the seconds that its storage took to prepare."""
 
 
 class Figure(NamedTuple):
@@ -35,20 +35,6 @@ class Figure(NamedTuple):
     unit: str
     more_is_better: bool
     goal: float | None
-
-
-FIGURES = (
-    Figure("produce_1k", "produce 1 KB, acks=all", "MB/s", True, 2.0),
-    Figure("consume_1k", "consume 1 KB", "MB/s", True, 1.5),
-    Figure("produce_100b", "produce 100 B, acks=all", "records/s", True, 1.0),
-    Figure("requests", "one-record requests, 16 connections", "1/s", True, 1.5),
-    Figure("requests_p50", "  their latency, p50", "ms", False, None),
-    Figure("requests_p99", "  their latency, p99", "ms", False, 0.7),
-    Figure("cpu", "broker CPU to take in and give out 1 KB records", "s/GB", False, 0.5),
-    Figure("start", "start to first answered Metadata request", "s", False, 0.2),
-    Figure("memory_idle", "resident memory, idle", "MB", False, 0.2),
-    Figure("memory_loaded", "resident memory, after the load", "MB", False, 0.2),
-)
 
 
 class Line(NamedTuple):
@@ -67,24 +53,24 @@ class Line(NamedTuple):
         return "ok" if (self.ratio >= goal if self.figure.more_is_better else self.ratio <= goal) else "short"
 
 
-def lines(rounds: Sequence[Round]) -> list[Line]:
+def lines(figures: Sequence[Figure], rounds: Sequence[Round]) -> list[Line]:
     return [
         Line(
             figure,
-            median(figures[BARNABAS][figure.name] for figures in rounds),
-            median(figures[KAFKA][figure.name] for figures in rounds),
-            median(figures[BARNABAS][figure.name] / figures[KAFKA][figure.name] for figures in rounds),
+            median(measured[BARNABAS][figure.name] for measured in rounds),
+            median(measured[KAFKA][figure.name] for measured in rounds),
+            median(measured[BARNABAS][figure.name] / measured[KAFKA][figure.name] for measured in rounds),
         )
-        for figure in FIGURES
+        for figure in figures
     ]
 
 
-def show(rounds: Sequence[Round], machine: Mapping[str, str], work: str) -> None:
+def show(figures: Sequence[Figure], rounds: Sequence[Round], machine: Mapping[str, str], work: str) -> None:
     table = Table(title=f"Barnabas and Apache Kafka, {work} work, rounds: {len(rounds)}", title_justify="left")
     table.add_column("work")
     for heading in (BARNABAS, KAFKA, "unit", "ratio", "goal", ""):
         table.add_column(heading, justify="left" if heading == "unit" else "right")
-    for line in lines(rounds):
+    for line in lines(figures, rounds):
         figure = line.figure
         goal = "" if figure.goal is None else f"{'>=' if figure.more_is_better else '<='} {figure.goal:g}x"
         table.add_row(
@@ -99,15 +85,22 @@ def show(rounds: Sequence[Round], machine: Mapping[str, str], work: str) -> None
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(table)
     console.print(
-        f"Kafka also takes {median(figures[KAFKA]['format'] for figures in rounds):.1f} s to format its storage once."
+        f"Kafka also takes {median(measured[KAFKA]['format'] for measured in rounds):.1f} s to format its storage once."
     )
     console.print(", ".join(f"{name} {value}" for name, value in machine.items()), highlight=False)
 
 
-def save(rounds: Sequence[Round], machine: Mapping[str, str], work: str, directory: Path) -> Path:
+def save(
+    name: str,
+    figures: Sequence[Figure],
+    rounds: Sequence[Round],
+    machine: Mapping[str, str],
+    work: str,
+    directory: Path,
+) -> Path:
     directory.mkdir(exist_ok=True)
     now = datetime.now(UTC)
-    path = directory / f"broker-{now:%Y%m%dT%H%M%S}.json"
+    path = directory / f"{name}-{now:%Y%m%dT%H%M%S}.json"
     summary = {
         line.figure.name: {
             "unit": line.figure.unit,
@@ -117,7 +110,7 @@ def save(rounds: Sequence[Round], machine: Mapping[str, str], work: str, directo
             "goal": line.figure.goal,
             "verdict": line.verdict,
         }
-        for line in lines(rounds)
+        for line in lines(figures, rounds)
     }
     content = {"time": now.isoformat(), "work": work, "machine": machine, "summary": summary, "rounds": rounds}
     path.write_text(json.dumps(content, indent=2) + "\n")
