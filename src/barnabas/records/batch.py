@@ -72,6 +72,11 @@ class BatchHeader(NamedTuple):
         return self.base_offset + self.last_offset_delta + 1
 
     @property
+    def time_to_index(self) -> int:
+        """The greatest timestamp of the records that the batch holds; NO_TIMESTAMP if compaction left it none."""
+        return self.max_timestamp if self.record_count else NO_TIMESTAMP
+
+    @property
     def compression(self) -> int:
         return self.attributes & COMPRESSION_MASK
 

@@ -239,7 +239,7 @@ class _CleanedSegment:
     def append(self, batch: memoryview | bytearray) -> None:
         header = BatchHeader._make(HEADER.unpack_from(batch))
         segment = self.segment
-        segment.add_batch(segment.size, header.size, header.last_offset, header.max_timestamp)
+        segment.add_batch(segment.size, header.size, header.last_offset, header.time_to_index)
         self._buffer += batch
         if len(self._buffer) >= self._buffer_bytes:
             segment.file.append(self._buffer)

@@ -313,7 +313,7 @@ class Log:
         )
 
     def _append_copy(self, batch: memoryview, header: BatchHeader) -> None:
-        size, last_offset, timestamp = header.size, header.last_offset, header.max_timestamp
+        size, last_offset, timestamp = header.size, header.last_offset, header.time_to_index
         segment = self._writable_segment(size, header.base_offset, last_offset, timestamp, timestamp)
         position = segment.append(batch, size, last_offset, timestamp)
         self.log_end_offset = last_offset + 1

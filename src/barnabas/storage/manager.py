@@ -76,7 +76,7 @@ class LogManager:
         self._removals: set[asyncio.TimerHandle] = set()
         self._background: set[asyncio.Task[None]] = set()
         self._checkpoints_due: dict[LogDirectory, None] = {}
-        self._cleaner = Cleaner(self, cleaning or InlineRunner(disk), disk, clock, executor, config, random)
+        self.cleaner = Cleaner(self, cleaning or InlineRunner(disk), disk, clock, executor, config, random)
 
     # life
 
@@ -105,7 +105,7 @@ class LogManager:
                          topic=partition[0], partition=partition[1], directory=directory.path)  # fmt: skip
         self._every("log.retention.check.interval.ms", self._delete_old_segments)
         if self._config["log.cleaner.enable"]:
-            self._every("log.cleaner.backoff.ms", self._cleaner.sweep)
+            self._every("log.cleaner.backoff.ms", self.cleaner.sweep)
         self._every("log.flush.scheduler.interval.ms", self._flush_by_time, at_most_s=_FLUSH_CHECK_S)
         self._every("log.flush.offset.checkpoint.interval.ms", self.checkpoint)
         self._every("log.flush.start.offset.checkpoint.interval.ms", self.checkpoint)

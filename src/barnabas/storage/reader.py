@@ -118,18 +118,7 @@ class LogReader:
         found = latest.locate(latest.max_timestamp_offset)
         if found is None or found[1].last_offset < log_start_offset:
             return None
-        records = _records(latest, *found, log_start_offset) or self._latest_left(log_start_offset)
-        return max(records, key=lambda record: record.timestamp_ms, default=None)
-
-    def _latest_left(self, log_start_offset: int) -> list[Record]:
-        """The batch with the greatest time among those that compaction has left records in."""
-        batches = [
-            (header.max_timestamp, -header.base_offset, segment, position, header)
-            for segment in self._segments.since(log_start_offset)
-            for position, header in segment.headers()
-            if header.record_count and header.last_offset >= log_start_offset
-        ]
-        return _records(*max(batches)[2:], log_start_offset) if batches else []
+        return max(_records(latest, *found, log_start_offset), key=lambda record: record.timestamp_ms, default=None)
 
 
 def _records(segment: Segment, position: int, header: BatchHeader, from_offset: int) -> list[Record]:

@@ -228,7 +228,7 @@ def _scan(log: Log, segment: Segment, dense_from: int) -> int:
             or header.last_offset > segment.base_offset + MAX_RELATIVE_OFFSET
         ):
             break
-        segment.add_batch(position, header.size, header.last_offset, header.max_timestamp)
+        segment.add_batch(position, header.size, header.last_offset, header.time_to_index)
         log.replay(header, segment, position)
         log.log_end_offset = header.next_offset
     return file_size - segment.size

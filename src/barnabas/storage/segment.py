@@ -130,7 +130,7 @@ class Segment:
         self.forget_indexes()
         self._txn_index = aborted
         for position, header in list(self.headers()):  # at once: `add_batch` sets the size that bounds the walk
-            self.add_batch(position, header.size, header.last_offset, header.max_timestamp)
+            self.add_batch(position, header.size, header.last_offset, header.time_to_index)
         self.seal()
         return self.indexes
 
@@ -313,6 +313,6 @@ class Segment:
         else:
             timestamp, offset = self.indexes.time.last_entry()
             for _, header in self.headers(self.indexes.offset.lookup(offset)):
-                if header.max_timestamp > timestamp:
-                    timestamp, offset = header.max_timestamp, header.last_offset
+                if header.time_to_index > timestamp:
+                    timestamp, offset = header.time_to_index, header.last_offset
         self._max_timestamp, self._max_timestamp_offset = timestamp, offset

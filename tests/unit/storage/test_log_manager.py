@@ -18,6 +18,7 @@ import pytest
 
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.storage.cleaner import Runner
 from barnabas.storage.disk import DiskFile, RealDisk
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
@@ -87,7 +88,9 @@ class Counts:
 class Managed:
     """A manager that a test may crash: then nothing is closed, as when the process dies."""
 
-    def __init__(self, directories: tuple[Path, ...], disk: RealDisk, changes: Mapping[str, int]) -> None:
+    def __init__(
+        self, directories: tuple[Path, ...], disk: RealDisk, changes: Mapping[str, int], cleaning: Runner | None = None
+    ) -> None:
         self.threads = Threads()
         self.counts = Counts()
         self.lost: list[Log] = []
@@ -99,6 +102,7 @@ class Managed:
             random.Random(1),
             self.counts,
             self.lost.extend,
+            cleaning,
         )
         self.crashed = False
 
@@ -112,9 +116,11 @@ class Managed:
 
 
 @asynccontextmanager
-async def managed(*directories: Path, disk: RealDisk | None = None, **changes: int) -> AsyncIterator[Managed]:
+async def managed(
+    *directories: Path, disk: RealDisk | None = None, cleaning: Runner | None = None, **changes: int
+) -> AsyncIterator[Managed]:
     renamed = {key.replace("_", "."): value for key, value in changes.items()}
-    run = Managed(directories, disk or RealDisk(), renamed)
+    run = Managed(directories, disk or RealDisk(), renamed, cleaning)
     await run.manager.open(1, "cluster")
     run.manager.start_background_work()
     try:
