@@ -299,13 +299,13 @@ class ConsumerGroup(ConsumerGroupView):
 
     def _raise_epoch(self, topics: Topics, is_subscribed_anew: bool, now: Now, out: Outcome) -> None:
         """A new group epoch, if the group reads something else than before."""
-        if not is_subscribed_anew and self.group_epoch and topics is self._topics:
+        if not is_subscribed_anew and topics is self._topics:
             return
         resolved_anew = self._resolve_regexes(topics, now, out)
         self._topics = topics
         metadata = metadata_hash(self.subscribed_topics(), topics)
         self.remove_partition_metadata(out.records)
-        if is_subscribed_anew or resolved_anew or not self.group_epoch or metadata != self.metadata_hash:
+        if is_subscribed_anew or resolved_anew or metadata != self.metadata_hash:
             self.write_epoch(out.records, self.group_epoch + 1, metadata)
 
     def _resolve_regexes(self, topics: Topics, now: Now, out: Outcome) -> bool:

@@ -39,6 +39,8 @@ from barnabas.coordinator.outcome import CoordinatorRecord
 from barnabas.coordinator.records import Key, Value, encode_record
 from barnabas.coordinator.subscriptions import NO_HASH
 
+FIRST_GROUP_EPOCH = 1  # and no target yet: even a group that reads nothing is to be assigned once
+
 
 class ResolvedRegularExpression(NamedTuple):
     topics: frozenset[str]
@@ -50,7 +52,7 @@ class ConsumerGroupState:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.group_epoch = 0
+        self.group_epoch = FIRST_GROUP_EPOCH
         self.metadata_hash = NO_HASH
         self.assignment_epoch = 0
         self.assignment_timestamp_ms = 0
@@ -147,7 +149,7 @@ class ConsumerGroupState:
         _FOLDS[type(key)](self, key, value)
 
     def _fold_epoch(self, _: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None) -> None:
-        self.group_epoch = 0 if value is None else value.epoch
+        self.group_epoch = FIRST_GROUP_EPOCH if value is None else value.epoch
         self.metadata_hash = NO_HASH if value is None else value.metadata_hash
 
     def _fold_partition_metadata(

@@ -146,13 +146,22 @@ class ConsumerGroupView(ConsumerGroupState):
                     client_host=member.client_host,
                     subscribed_topic_names=sorted(member.subscribed_topic_names),
                     subscribed_topic_regex=member.subscribed_topic_regex,
-                    assignment=_described(as_assignment(member.assigned), names),
+                    assignment=_described(_owned(member), names),
                     target_assignment=_described(self.targets.get(member.member_id, {}), names),
                     member_type=_CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
                 )
                 for member in self.members.values()
             ],
         )
+
+
+def _owned(member: ConsumerMember) -> Assignment:
+    """What it reads, and that is also what it has yet to give up."""
+    assigned, revoking = as_assignment(member.assigned), as_assignment(member.pending_revocation)
+    none: frozenset[int] = frozenset()
+    return {
+        topic_id: assigned.get(topic_id, none) | revoking.get(topic_id, none) for topic_id in {**assigned, **revoking}
+    }
 
 
 def _described(assignment: Assignment, names: Mapping[bytes, str]) -> k69.Assignment:

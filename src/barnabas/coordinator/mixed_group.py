@@ -109,7 +109,7 @@ def sync(group: ConsumerGroup, request: SyncGroupRequest, topics: Topics, token:
         name, metadata = classic.protocols[0]
         if request.protocol_type not in (None, PROTOCOL_TYPE) or request.protocol_name not in (None, name):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"member joined with {PROTOCOL_TYPE}, {name}")
-        if group.group_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        if _awaited_epoch(group) > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             _tell_to_rejoin(group, member, now)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         assignment = encode_named(as_assignment(member.assigned), topics, version_of(metadata))
@@ -216,14 +216,20 @@ def _refuse_consumer_protocol(member: ConsumerMember) -> None:
 
 
 def _has_step_to_take(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """A new epoch, something to give up, or something that has become free."""
-    if member.member_epoch < group.group_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+    """A new target, something to give up, or something that has become free."""
+    if member.member_epoch < _awaited_epoch(group) or member.state is MemberState.UNREVOKED_PARTITIONS:
         return True
     return member.state is MemberState.UNRELEASED_PARTITIONS and not any(
         partition not in member.assigned.get(topic_id, {}) and not group.is_free(topic_id, partition)
         for topic_id, partitions in group.targets.get(member.member_id, NO_PARTITIONS).items()
         for partition in partitions
     )
+
+
+def _awaited_epoch(group: ConsumerGroup) -> int:
+    """The epoch that a member shall come to: that of the target. A target that is yet to come is brought about by a
+    heartbeat of the consumer protocol; if nobody speaks it, a member must join for that."""
+    return group.group_epoch if group.classic_members == len(group.members) else group.assignment_epoch
 
 
 def _tell_to_rejoin(group: ConsumerGroup, member: ConsumerMember, now: Now) -> None:

@@ -77,9 +77,8 @@ def _next_step(
     for topic_id, partition in to_assign:
         assigned.setdefault(topic_id, {})[partition] = assignment_epoch
     state = MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE
-    if (state, assignment_epoch, assigned) == (member.state, member.member_epoch, member.assigned):
-        return member  # it goes on waiting
-    return member.moved_to(state, assignment_epoch, assigned, {})
+    moved = member.moved_to(state, assignment_epoch, assigned, {})
+    return member if moved == member else moved  # it may go on waiting
 
 
 def _drop_unsubscribed(
