@@ -37,7 +37,7 @@ from barnabas.coordinator.group_records import GroupMetadataValue
 from barnabas.coordinator.outcome import CoordinatorRecord, Now, Outcome, Token
 from barnabas.coordinator.timers import TimerKey, Timers
 from barnabas.core.errors import ErrorCode
-from barnabas.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from barnabas.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from barnabas.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
@@ -233,7 +233,7 @@ class ClassicGroup(ClassicGroupBase):
             self._await_join(member, join.token, out)
             self._rebalance_or_complete_join(now, out)
         else:  # its answer was lost, or it wants its assignment again
-            out.reply(join.token, self._join_response(member))
+            out.reply(join.token, self.join_response(member))
 
     def _add(self, member_id: str, join: _Join, now: Now, out: Outcome) -> None:
         if not self.members:
@@ -277,7 +277,7 @@ class ClassicGroup(ClassicGroupBase):
             return
         self.note_subscriptions()
         out.records.append(record)
-        response = self._join_response(member)
+        response = self.join_response(member)
         if join.version >= 9:  # KIP-814: a leader is told that it leads, and that there is nothing to assign
             response.skip_assignment = member.member_id == self.members.leader_id
         else:  # before, a leader that is told so would assign, and nobody would listen
@@ -347,7 +347,7 @@ class ClassicGroup(ClassicGroupBase):
         for member in self.members:
             token = self.members.take_join_token(member)
             if token is not None:
-                out.reply(token, self._join_response(member))
+                out.reply(token, self.join_response(member))
             member.is_new = False
             self._restart_session(member, now)
             self.members.unsynced.add(member.member_id)
@@ -366,7 +366,7 @@ class ClassicGroup(ClassicGroupBase):
         self.members.unsynced.discard(member.member_id)
         self._stop_sync_timer_if_all_synced()
         if self.state is STABLE:
-            return out.reply(token, self._sync_response(member))
+            return out.reply(token, self.sync_response(member))
         if member.sync_token is not None:
             out.reply(member.sync_token, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_token = token
@@ -542,35 +542,10 @@ class ClassicGroup(ClassicGroupBase):
         for member in self.members:
             if member.sync_token is not None:
                 failed = error is not ErrorCode.NONE
-                response = SyncGroupResponse(error_code=error) if failed else self._sync_response(member)
+                response = SyncGroupResponse(error_code=error) if failed else self.sync_response(member)
                 out.reply(member.sync_token, response)
                 member.sync_token = None
                 self._restart_session(member, now)
-
-    def _join_response(self, member: ClassicMember) -> JoinGroupResponse:
-        """The members are told to the leader only, who assigns."""
-        response = JoinGroupResponse(
-            generation_id=self.generation_id,
-            protocol_type=self.protocol_type,
-            protocol_name=self.protocol_name,
-            leader=self.members.leader_id or "",
-            member_id=member.member_id,
-        )
-        if member.member_id == self.members.leader_id:
-            response.members = [
-                JoinGroupResponseMember(
-                    member_id=other.member_id,
-                    group_instance_id=other.group_instance_id,
-                    metadata=other.metadata(self.protocol_name),
-                )
-                for other in self.members
-            ]
-        return response
-
-    def _sync_response(self, member: ClassicMember) -> SyncGroupResponse:
-        return SyncGroupResponse(
-            protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=member.assignment
-        )
 
     def _is_too_large(self, record: CoordinatorRecord) -> bool:
         return len(record.key) + len(record.value or b"") > self._config.max_record_bytes

@@ -1,6 +1,6 @@
 """What a classic group is at one moment: its state, generation, protocol and members, and what follows from them.
 
-Who may commit, what others see, what the log holds. Time and events are `classic_group`'s.
+Who may commit, what members are told and others see, what the log holds. Time and events are `classic_group`'s.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from barnabas.coordinator.group_records import GroupMetadataKey, GroupMetadataVa
 from barnabas.coordinator.outcome import CoordinatorRecord
 from barnabas.coordinator.records import encode_record
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.wire.messages.k11_join_group import JoinGroupResponse, JoinGroupResponseMember
+from barnabas.wire.messages.k14_sync_group import SyncGroupResponse
 from barnabas.wire.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember
 from barnabas.wire.primitives import DecodeError
 
@@ -99,6 +101,33 @@ class ClassicGroupBase:
                 )
                 for member in self.members
             ],
+        )
+
+    # What members are told
+
+    def join_response(self, member: ClassicMember) -> JoinGroupResponse:
+        """The members are told to the leader only, who assigns."""
+        response = JoinGroupResponse(
+            generation_id=self.generation_id,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.members.leader_id or "",
+            member_id=member.member_id,
+        )
+        if member.member_id == self.members.leader_id:
+            response.members = [
+                JoinGroupResponseMember(
+                    member_id=other.member_id,
+                    group_instance_id=other.group_instance_id,
+                    metadata=other.metadata(self.protocol_name),
+                )
+                for other in self.members
+            ]
+        return response
+
+    def sync_response(self, member: ClassicMember) -> SyncGroupResponse:
+        return SyncGroupResponse(
+            protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=member.assignment
         )
 
     # Who may do what

@@ -178,7 +178,7 @@ class Twin(Bench):
             self.group.members.leader_id = response.leader
             member = self.group.members.get(ours.member_id)
             assert member is not None
-            ours = self.group._join_response(member)
+            ours = self.group.join_response(member)
         ours = sent(ours, version)
         for each in (response, ours):
             each.members = sorted(each.members, key=lambda member: str(member.member_id))

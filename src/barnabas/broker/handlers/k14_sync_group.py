@@ -1,13 +1,13 @@
 """SyncGroup 0-5: the leader hands in the assignments, every member gets its own.
 
-- 3: static members (KIP-345). 5: protocol type and name are compared (KIP-559).
+- 3: static members (KIP-345). 5: protocol type and name are compared, and must be there (KIP-559).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 
 async def handle(request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
+    if context.version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
         response: SyncGroupResponse = await context.broker.groups.execute(
             request.group_id, lambda shard, token, now: shard.sync_group(request, token, now)
