@@ -101,12 +101,14 @@ class Client:
         self.assignor = assignor
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.epoch = 0
+        self.missed_an_answer = False
         self.owned: set[tuple[bytes, int]] = set()
         self.told: set[tuple[bytes, int]] = set()
 
     def heartbeat(self, *, full: bool = False, revokes: bool = True) -> ConsumerGroupHeartbeatResponse:
         """One round: say what it owns, hear what it shall own, give up the rest if it is quick."""
-        full = full or self.epoch == 0
+        full = full or self.epoch == 0 or self.missed_an_answer
+        self.missed_an_answer = False
         response = self.coordinator.send(
             ConsumerGroupHeartbeatRequest(
                 group_id=GROUP,

@@ -50,7 +50,7 @@ def names_of(coordinator: Coordinator, since: int = 0) -> list[str]:
 class TestJoining:
     def test_the_first_member_gets_everything_at_once(self, coordinator: Coordinator) -> None:
         response = Client(coordinator, "m", ["a"]).heartbeat()
-        assert (response.error_code, response.member_id, response.member_epoch) == (0, "m", 1)
+        assert (response.error_code, response.member_id, response.member_epoch) == (0, "m", 2)
         assert response.heartbeat_interval_ms == 5_000
         assert response.assignment is not None
         assert response.assignment.topic_partitions == [TopicPartitions(topic_id("a"), [0, 1, 2, 3])]
@@ -69,8 +69,8 @@ class TestJoining:
         client = Client(coordinator, "m", ["a"])
         client.heartbeat()
         written = len(coordinator.log)
-        response = coordinator.send(request(member_epoch=1, rebalance_timeout_ms=-1, subscribed_topic_names=None))
-        assert (response.member_epoch, response.assignment) == (1, None)
+        response = coordinator.send(request(member_epoch=2, rebalance_timeout_ms=-1, subscribed_topic_names=None))
+        assert (response.member_epoch, response.assignment) == (2, None)
         assert len(coordinator.log) == written
 
     def test_a_full_heartbeat_is_told_its_assignment_again(self, coordinator: Coordinator) -> None:
@@ -82,18 +82,18 @@ class TestJoining:
     def test_the_second_waits_until_the_first_has_given_up_its_half(self, coordinator: Coordinator) -> None:
         first, second = two_members(coordinator)
         assert second.owned == set()
-        assert second.epoch == 2
+        assert second.epoch == 3
         assert coordinator.group.members["second"].state is MemberState.UNRELEASED_PARTITIONS
         assert coordinator.group.state_name == "Reconciling"
         first.heartbeat(revokes=False)
-        assert (len(first.told), len(first.owned), first.epoch) == (2, 4, 1)
+        assert (len(first.told), len(first.owned), first.epoch) == (2, 4, 2)
         assert coordinator.group.members["first"].state is MemberState.UNREVOKED_PARTITIONS
         second.heartbeat()
         assert second.owned == set()
         first.heartbeat()  # still says that it owns all
-        assert first.epoch == 1
-        first.heartbeat()
         assert first.epoch == 2
+        first.heartbeat()
+        assert first.epoch == 3
         second.heartbeat()
         assert len(second.owned) == 2
         assert coordinator.group.state_name == "Stable"
@@ -163,22 +163,22 @@ class TestEpochs:
     def test_another_epoch_than_the_members_is_fenced(self, coordinator: Coordinator) -> None:
         first, second = two_members(coordinator)
         settle([first, second])
-        assert first.epoch == 2
-        for epoch in (3, 99):
+        assert first.epoch == 3
+        for epoch in (4, 99):
             response = coordinator.send(request(member_id="first", member_epoch=epoch, topic_partitions=[]))
             assert response.error_code == ErrorCode.FENCED_MEMBER_EPOCH
-        before = coordinator.send(request(member_id="first", member_epoch=1, topic_partitions=None))
+        before = coordinator.send(request(member_id="first", member_epoch=2, topic_partitions=None))
         assert before.error_code == ErrorCode.FENCED_MEMBER_EPOCH
         lost = [TopicPartitions(topic_id("a"), [0, 1, 2, 3])]
-        before = coordinator.send(request(member_id="first", member_epoch=1, topic_partitions=lost))
+        before = coordinator.send(request(member_id="first", member_epoch=2, topic_partitions=lost))
         assert before.error_code == ErrorCode.FENCED_MEMBER_EPOCH
 
     def test_the_epoch_before_is_accepted_with_nothing_that_is_not_the_members(self, coordinator: Coordinator) -> None:
         first, second = two_members(coordinator)
         settle([first, second])
         owned = first.reported()
-        response = coordinator.send(request(member_id="first", member_epoch=1, topic_partitions=owned))
-        assert (response.error_code, response.member_epoch) == (0, 2)
+        response = coordinator.send(request(member_id="first", member_epoch=2, topic_partitions=owned))
+        assert (response.error_code, response.member_epoch) == (0, 3)
         assert response.assignment is not None
         assert response.assignment.topic_partitions == owned
 
@@ -300,7 +300,7 @@ class TestStaticMembers:
         static.leave(-2)
         coordinator.pass_time(45_000)
         assert coordinator.group.state_name == "Empty"
-        assert Client(coordinator, "s2", ["a"], instance_id="i").heartbeat().member_epoch == 3
+        assert Client(coordinator, "s2", ["a"], instance_id="i").heartbeat().member_epoch == 4
 
     def test_a_static_member_may_leave_for_good(self, coordinator: Coordinator) -> None:
         static = Client(coordinator, "s1", ["a"], instance_id="i")
@@ -317,7 +317,7 @@ class TestSubscriptions:
         client.heartbeat(full=True)
         assert client.partitions == []
         client.heartbeat()
-        assert (client.partitions, client.epoch) == ([("b", 0), ("b", 1)], 2)
+        assert (client.partitions, client.epoch) == ([("b", 0), ("b", 1)], 3)
 
     def test_a_changed_subscription_takes_partitions_back_before_new_ones_are_dealt_out(self) -> None:
         coordinator = Coordinator({"a": 2, "b": 2}, ConsumerGroupConfig(assignment_interval_ms=1_000))
@@ -325,11 +325,11 @@ class TestSubscriptions:
         client.heartbeat()
         client.topics = ["b"]
         client.heartbeat(full=True)
-        assert (client.partitions, client.epoch) == ([("b", 0), ("b", 1)], 1)
+        assert (client.partitions, client.epoch) == ([("b", 0), ("b", 1)], 2)
         assert coordinator.group.state_name == "Assigning"
         coordinator.pass_time(1_000)
         client.heartbeat()
-        assert (client.epoch, coordinator.group.state_name) == (2, "Stable")
+        assert (client.epoch, coordinator.group.state_name) == (3, "Stable")
 
     def test_partitions_that_are_added_are_dealt_out(self, coordinator: Coordinator) -> None:
         first, second = two_members(coordinator)
@@ -395,10 +395,10 @@ class TestSubscriptions:
         clients = [Client(coordinator, f"m{number}", ["a"]) for number in range(4)]
         for client in clients:
             client.heartbeat()
-        assert (coordinator.group.group_epoch, coordinator.group.assignment_epoch) == (4, 1)
+        assert (coordinator.group.group_epoch, coordinator.group.assignment_epoch) == (5, 2)
         coordinator.pass_time(1_000)
         clients[0].heartbeat()
-        assert coordinator.group.assignment_epoch == 4
+        assert coordinator.group.assignment_epoch == 5
         settle(clients)
         assert [len(client.owned) for client in clients] == [1, 1, 1, 1]
 
@@ -432,16 +432,16 @@ class TestOffsets:
         first, second = two_members(coordinator)
         settle([first, second])
         (_, kept), (_, gained) = first.partitions[0], second.partitions[0]
-        assert self.refusal(coordinator, "first", 1, kept) == 0
-        assert self.refusal(coordinator, "first", 1, gained) == ErrorCode.STALE_MEMBER_EPOCH
-        assert self.refusal(coordinator, "second", 1, gained) == ErrorCode.STALE_MEMBER_EPOCH
-        assert self.refusal(coordinator, "first", 0, kept) == ErrorCode.STALE_MEMBER_EPOCH
+        assert self.refusal(coordinator, "first", 2, kept) == 0
+        assert self.refusal(coordinator, "first", 2, gained) == ErrorCode.STALE_MEMBER_EPOCH
+        assert self.refusal(coordinator, "second", 2, gained) == ErrorCode.STALE_MEMBER_EPOCH
+        assert self.refusal(coordinator, "first", 1, kept) == ErrorCode.STALE_MEMBER_EPOCH
 
     def test_what_is_being_given_up_can_still_be_committed(self, coordinator: Coordinator) -> None:
         first, _ = two_members(coordinator)
         first.heartbeat(revokes=False)
         for partition in range(4):
-            assert self.refusal(coordinator, "first", 1, partition) == 0
+            assert self.refusal(coordinator, "first", 2, partition) == 0
 
     def test_an_empty_group_lets_everybody_commit_who_is_in_no_group(self, coordinator: Coordinator) -> None:
         assert self.refusal(coordinator, "", -1) == 0
@@ -476,12 +476,12 @@ def test_the_description_shows_what_members_have_and_shall_have(coordinator: Coo
     assert (group.group_id, group.group_state, group.group_epoch, group.assignment_epoch, group.assignor_name) == (
         GROUP,
         "Reconciling",
-        2,
-        2,
+        3,
+        3,
         "uniform",
     )
     members = {member.member_id: member for member in group.members}
-    assert (members["first"].member_epoch, members["second"].member_epoch) == (1, 2)
+    assert (members["first"].member_epoch, members["second"].member_epoch) == (2, 3)
     assert [t.topic_name for t in members["first"].assignment.topic_partitions] == ["a"]
     assert members["second"].assignment.topic_partitions == []
     assert len(members["second"].target_assignment.topic_partitions[0].partitions) == 2

@@ -111,6 +111,7 @@ class GroupLife(RuleBasedStateMachine):
         client = self.client(data)
         epoch, owned, told = client.epoch, set(client.owned), set(client.told)
         client.heartbeat(full=True)
+        client.missed_an_answer = True
         client.epoch, client.owned, client.told = epoch, owned if epoch else set(), told if epoch else set()
 
     @precondition(lambda self: self.clients)
@@ -252,7 +253,7 @@ class GroupLife(RuleBasedStateMachine):
 
 
 TestGroupLife = GroupLife.TestCase
-TestGroupLife.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestGroupLife.settings = settings(max_examples=250, stateful_step_count=40, deadline=None)
 
 
 @pytest.mark.parametrize("size", [1, 7])

@@ -53,6 +53,7 @@ class ClassicClient:
         self.instance_id = instance_id
         self.protocol = protocol
         self.generation = -1
+        self.has_synced = False
         self.owned: set[tuple[str, int]] = set()
 
     def join_request(self) -> JoinGroupRequest:
@@ -82,6 +83,7 @@ class ClassicClient:
             return self.join()
         if not response.error_code:
             self.member_id, self.generation = response.member_id, response.generation_id
+            self.has_synced = False
         return response
 
     def sync(self) -> int:
@@ -96,6 +98,7 @@ class ClassicClient:
         )
         response = c.keep(mixed_group.sync(c.group, request, c.topics, "token", c.now))
         if not response.error_code:
+            self.has_synced = True
             assignment = decode_assignment(response.assignment)
             self.owned = {
                 (topic.topic, partition) for topic in assignment.assigned_partitions for partition in topic.partitions
@@ -111,6 +114,7 @@ class ClassicClient:
         """What a client does: heartbeat, and join and sync when it is told to."""
         if self.generation == -1 or self.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS:
             assert self.join().error_code == 0
+        if not self.has_synced:
             self.sync()
 
     def leave(self) -> Any:
@@ -144,7 +148,7 @@ class TestMixedGroup:
         consumer, classic = Client(coordinator, "c", ["a"]), ClassicClient(coordinator, ["a"])
         consumer.heartbeat()
         joined = classic.join()
-        assert (joined.generation_id, joined.protocol_name, joined.leader) == (2, "cooperative-sticky", "")
+        assert (joined.generation_id, joined.protocol_name, joined.leader) == (3, "cooperative-sticky", "")
         assert classic.sync() == 0
         assert classic.owned == set()
         assert classic.heartbeat() == 0  # what it waits for is not free
@@ -162,14 +166,14 @@ class TestMixedGroup:
         consumer.heartbeat(full=True)
         assert classic.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
         classic.join()
-        assert classic.generation == 2  # it has to give up first
+        assert classic.generation == 3  # it has to give up first
         classic.sync()
         assert len(classic.owned) == 3
         consumer.heartbeat()
         assert len(consumer.owned) == 2
         assert classic.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
         classic.join()
-        assert classic.generation == 3
+        assert classic.generation == 4
         consumer.heartbeat()
         assert len(consumer.owned) == 3
 
@@ -374,7 +378,7 @@ class TestUpgrade:
         classic = ClassicGroup(GROUP, CLASSIC, coordinator.timers, Random(3), coordinator.now)
         group, response = join_as_consumer(coordinator, classic, MigrationPolicy.DISABLED)
         assert group is not None
-        assert response.member_epoch == 1
+        assert response.member_epoch == 2
 
 
 class TestDowngrade:
