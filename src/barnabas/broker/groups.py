@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 OFFSETS_TOPIC = "__consumer_offsets"
 _MINUTE_MS = 60_000
+_BATCH_OVERHEAD_BYTES = 100  # of a batch around a single record
 
 
 def group_coordinator(broker: Broker, random: Random) -> Coordinator[GroupShard]:
@@ -50,6 +51,7 @@ def _shard_config(config: BrokerConfig) -> GroupShardConfig:
             config["group.max.session.timeout.ms"],
             config["group.initial.rebalance.delay.ms"],
             config["group.max.size"],
+            config["message.max.bytes"] - _BATCH_OVERHEAD_BYTES,
         ),
         ConsumerGroupConfig(
             config["group.consumer.session.timeout.ms"],
@@ -62,6 +64,7 @@ def _shard_config(config: BrokerConfig) -> GroupShardConfig:
         config["offsets.retention.minutes"] * _MINUTE_MS,
         config["offsets.retention.check.interval.ms"],
         config["offset.metadata.max.bytes"],
+        config["message.max.bytes"],
     )
 
 
