@@ -93,17 +93,14 @@ class Group:
         self._wait(lambda: Counter(self.owners().values()) == shares, timeout, lambda: f"shares {shares}")
 
     def read_all(self, timeout: float = 30) -> None:
-        """Wait until every record that was produced has been seen."""
+        """Wait until every record that was produced has been seen, and its offset committed."""
         self._wait(lambda: not self._unseen(), timeout, lambda: f"records {sorted(self._unseen())[:10]}")
+        self._wait(lambda: self.committed() == self._produced, timeout, lambda: f"offsets beyond {self.committed()}")
 
     def committed(self) -> dict[int, int]:
         request = ConsumerGroupTopicPartitions(self.name, [TopicPartition(self.topic, p) for p in self._produced])
         answer = self._admin.list_consumer_group_offsets([request])[self.name].result(10)
         return {each.partition: each.offset for each in answer.topic_partitions}
-
-    def produced(self) -> dict[int, int]:
-        """How many records each partition was given."""
-        return dict(self._produced)
 
     def state(self) -> ConsumerGroupState:
         return self._admin.describe_consumer_groups([self.name])[self.name].result(10).state
