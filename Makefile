@@ -37,6 +37,7 @@ fmt: setup ## Format the code, and mend what the linter can
 bench: setup peers ## Measure Barnabas against Apache Kafka (about fifteen minutes)
 	$(BIN)/python -m benchmarks.broker $(ARGS)
 	$(BIN)/python -m benchmarks.coordination $(ARGS)
+	$(BIN)/python -m benchmarks.compaction
 
 peers: ## Install the programs that the tests measure against (Kafka, kcat, KafkaJS, ...), where that is allowed
 	@tests/install-peers

@@ -176,28 +176,30 @@ class Cleaner:
         self._uncleanable: set[Log] = set()
 
     async def sweep(self) -> None:
-        """Clean, the dirtiest log first, until none is due."""
-        tried: set[Log] = set()
+        """Clean what is due, the dirtiest log first, until nothing is."""
         try:
-            while (dirtiest := self._dirtiest(tried)) is not None:
-                if not await self._clean(dirtiest):
-                    tried.add(dirtiest.log)
+            is_progress = True
+            while is_progress:
+                is_progress = False
+                for log in self._due():
+                    found = examine(log, self._clock.now_ms())
+                    if self._is_current(log) and found.is_due and await self._clean(found):
+                        is_progress = True
         except asyncio.CancelledError:
             self._runner.stop()
             raise
         await self._executor.submit(self._runner.stop)
 
-    def _dirtiest(self, tried: set[Log]) -> Cleanable | None:
+    def _due(self) -> list[Log]:
         now_ms = self._clock.now_ms()
-        present = set(self._host.logs.values())
-        self._uncleanable &= present
+        self._uncleanable &= set(self._host.logs.values())
         due = [
             found
             for log in self._host.logs.values()
-            if log.config.is_compacted and not log.is_offline and log not in tried and log not in self._uncleanable
+            if log.config.is_compacted and not log.is_offline and log not in self._uncleanable
             if (found := examine(log, now_ms)).is_due
         ]
-        return max(due, key=lambda found: found.dirty_ratio, default=None)
+        return [found.log for found in sorted(due, key=lambda found: found.dirty_ratio, reverse=True)]
 
     async def _clean(self, found: Cleanable) -> bool:
         """One round; whether the log is cleaner now."""

@@ -35,8 +35,6 @@ from barnabas.records.batch import (
     TRANSACTIONAL,
     BatchHeader,
     CorruptBatch,
-    check_batch,
-    headers,
     read_header,
     write_log_append_time,
 )
@@ -56,7 +54,7 @@ from barnabas.storage.segments import Segments
 from barnabas.storage.snapshots import Snapshots
 from barnabas.storage.tasks import LogTasks, NoBackground
 from barnabas.storage.txn_index import AbortedTxn
-from barnabas.storage.validation import LAST_COMPRESSION, check_timestamps, open_batch, refusal
+from barnabas.storage.validation import LAST_COMPRESSION, check_copies, check_timestamps, open_batch, refusal
 
 __all__ = ["DELETED_SUFFIX", "AppendInfo", "Log", "LogSlice", "TimestampedOffset"]
 
@@ -283,21 +281,10 @@ class Log:
 
     def append_as_follower(self, records: memoryview) -> AppendInfo:
         """Append whole batches as a leader sent them; a batch that was cut at the end is left for the next fetch."""
-        batches: list[tuple[int, BatchHeader]] = []
-        expected = self.log_end_offset
         try:
-            for position, header in headers(records):
-                check_batch(records, position)
-                if header.base_offset < expected or header.last_offset_delta < 0:
-                    raise CorruptBatch(f"offset {header.base_offset} came where {expected} was the least to expect")
-                expected = header.next_offset
-                batches.append((position, header))
+            batches = check_copies(records, self.log_end_offset)
         except CorruptBatch as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic}-{self.partition}: {error}") from error
-        if not batches:
-            raise KafkaError(
-                ErrorCode.CORRUPT_MESSAGE, f"{self.topic}-{self.partition}: {len(records)} bytes, no batch"
-            )
         for position, header in batches:
             self._append_copy(records[position : position + header.size], header)
         first, last = batches[0][1], batches[-1][1]

@@ -1,8 +1,10 @@
-"""What a leader asks of a batch before it appends it.
+"""What is asked of a batch before it is appended.
 
-The append itself makes one combined test of the header, because it runs for every batch; only when that test fails
-does `refusal` find out why, in the order in which Kafka looks. The records are opened only where the topic demands it:
-another codec than the producer's, or keys for compaction.
+A leader's append itself makes one combined test of the header, because it runs for every batch; only when that test
+fails does `refusal` find out why, in the order in which Kafka looks. The records are opened only where the topic
+demands it: another codec than the producer's, or keys for compaction.
+
+A follower takes what its leader has found good, as long as the bytes are whole and the offsets go on.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from barnabas.records.batch import (
     BatchHeader,
     CorruptBatch,
     crc_of,
+    headers,
     read_header,
+    verify,
 )
 from barnabas.records.compression import BY_NAME, DEFAULT_LIMIT_BYTES, Compression, DecompressedTooLarge
 from barnabas.records.reader import check_records, recompress
@@ -80,6 +84,20 @@ def check_timestamps(base_timestamp: int, max_timestamp: int, now_ms: int, confi
             f"timestamp {base_timestamp} is {now_ms - base_timestamp} ms behind the broker; "
             f"message.timestamp.before.max.ms is {config.message_timestamp_before_max_ms}",
         )
+
+
+def check_copies(records: memoryview, least_offset: int) -> list[tuple[int, BatchHeader]]:
+    """Position and header of the whole batches that a leader sent, from an offset on; CorruptBatch if one is bad."""
+    batches = []
+    for position, header in headers(records):
+        verify(records, position, header)
+        if header.base_offset < least_offset or header.last_offset_delta < 0:
+            raise CorruptBatch(f"offset {header.base_offset} came where {least_offset} was the least to expect")
+        least_offset = header.next_offset
+        batches.append((position, header))
+    if not batches:
+        raise CorruptBatch(f"{len(records)} bytes, no batch")
+    return batches
 
 
 def compression_of(config: LogConfig) -> tuple[Compression | None, int | None]:

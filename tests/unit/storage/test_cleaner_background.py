@@ -21,7 +21,7 @@ from barnabas.storage.cleaning import CannotClean, CleanedGroup, CleaningJob
 from barnabas.storage.disk import RealDisk
 from barnabas.storage.log import Log
 from barnabas.storage.segment import base_name
-from tests.unit.storage.cleaner_helpers import COMPACTED, flush, job_of
+from tests.unit.storage.cleaner_helpers import COMPACTED, job_of
 from tests.unit.storage.storage_helpers import append, new_log, read_all
 from tests.unit.storage.test_log_manager import Managed, managed, on_a_loop
 
@@ -200,7 +200,7 @@ class Interrupted(InlineRunner):
 
 async def _sweep_dirty(run: Managed, log: Log) -> None:
     _fill(log, count=200)
-    flush(log)
+    await run.manager.flush(log)
     await asyncio.wait_for(run.manager.cleaner.sweep(), 20)
 
 
@@ -268,7 +268,7 @@ async def test_a_damaged_log_is_told_once_and_the_others_are_cleaned(
         bad, good = await run.log(0, **COMPACTED), await run.log(1, **COMPACTED)
         for log in (bad, good):
             _fill(log)
-            flush(log)
+            await run.manager.flush(log)
         _damage(Path(bad.directory, f"{base_name(0)}.log"))
         for _ in range(TWICE):
             await asyncio.wait_for(run.manager.cleaner.sweep(), 20)
