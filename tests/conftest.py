@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import confluent_kafka.admin
 import pytest
 
-from tests.peers import QUICK_JVM, BarnabasServer, Broker, KafkaServer, NewTopic, eventually
+from tests.peers import QUICK_JVM, BarnabasServer, Broker, KafkaServer, NewTopic, collect_sockets, eventually
 
 
 @pytest.fixture(scope="session")
@@ -53,3 +53,9 @@ def new_topic(broker: Broker) -> NewTopic:
         return name
 
     return create
+
+
+@pytest.fixture
+def forgotten_sockets() -> Iterator[None]:
+    yield
+    collect_sockets()

@@ -8,6 +8,7 @@ their output in a file beside their data, are waited for with a bound, and are s
 from __future__ import annotations
 
 import base64
+import gc
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, Protocol, Self, TypeVar
@@ -297,3 +299,10 @@ def eventually(question: Callable[[], T], expected: T, timeout: float = 10) -> N
 def barnabas_command(*arguments: str) -> list[str]:
     """The command line of `barnabas` in the interpreter that runs the tests."""
     return [sys.executable, "-m", "barnabas.cli", *arguments]
+
+
+def collect_sockets() -> None:
+    """Close what kafka-python has left to the garbage collector, before it becomes the warning of some other test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()

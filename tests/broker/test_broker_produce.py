@@ -26,7 +26,7 @@ from tests.broker.wire_client import (
     records_in,
     values_in,
 )
-from tests.peers import Broker, eventually
+from tests.peers import Broker, collect_sockets, eventually
 
 HOUR_MS = 3_600_000
 ATTRIBUTES, LAST_OFFSET_DELTA, RECORD_COUNT = 21, 23, 57
@@ -291,6 +291,7 @@ def converted(broker: Broker) -> dict[str, list[tuple[bytes, bytes, tuple[tuple[
             eventually(lambda into=records, of=consumer: into.extend(_polled(of)) or len(into), 2 * len(CODECS))  # type: ignore[misc]
             consumer.close()
             found[wanted] = [(record.key, record.value, tuple(record.headers)) for record in records]
+    collect_sockets()
     return found
 
 

@@ -420,7 +420,7 @@ class Driver:
         """A response must be one by its table; of a request whose key or version was mutated, that one's."""
         key, version = struct.unpack_from(">hh", sent.frame)
         called = api(key)
-        if key == 18 and not version <= called.max_version:
+        if key == 18 and not 0 <= version <= called.max_version:
             version = 0
         _, position = decode_response_header(key, version, frame)
         _, end = codec(called.response, version).decode(frame, position)

@@ -15,6 +15,7 @@ from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from tests import peers
 from tests.peers import Broker
 
+pytestmark = pytest.mark.usefixtures("forgotten_sockets")
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
 
 

@@ -1,4 +1,7 @@
-"""The coordinator of groups: `__consumer_offsets`, with the broker's settings."""
+"""The coordinator of groups: `__consumer_offsets`, with the broker's settings.
+
+The state machines are imported with the first shard: a broker without groups starts without them.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,12 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators import Coordinator
 from barnabas.cluster.events import NewTopic
-from barnabas.coordinator.classic_group import ClassicGroupConfig
-from barnabas.coordinator.consumer_group import ConsumerGroupConfig
-from barnabas.coordinator.group_shard import GroupShard, GroupShardConfig
-from barnabas.coordinator.migration import MigrationPolicy
 from barnabas.coordinator.subscriptions import TopicInfo, Topics
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
     from barnabas.cluster.image import Image
+    from barnabas.coordinator.group_shard import GroupShard
     from barnabas.core.broker_config import BrokerConfig
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -35,17 +35,21 @@ def group_coordinator(broker: Broker, random: Random) -> Coordinator[GroupShard]
             "segment.bytes": str(config["offsets.topic.segment.bytes"]),
         },
     )
-    shard_config = _shard_config(config)
     return Coordinator(
         broker,
         OFFSETS_TOPIC,
         settings,
-        lambda partition: GroupShard(shard_config, random, topics_of(broker.metadata.image)),
+        lambda partition: _new_shard(config, random, topics_of(broker.metadata.image)),
     )
 
 
-def _shard_config(config: BrokerConfig) -> GroupShardConfig:
-    return GroupShardConfig(
+def _new_shard(config: BrokerConfig, random: Random, topics: Topics) -> GroupShard:
+    from barnabas.coordinator.classic_group import ClassicGroupConfig
+    from barnabas.coordinator.consumer_group import ConsumerGroupConfig
+    from barnabas.coordinator.group_shard import GroupShard, GroupShardConfig
+    from barnabas.coordinator.migration import MigrationPolicy
+
+    settings = GroupShardConfig(
         ClassicGroupConfig(
             config["group.min.session.timeout.ms"],
             config["group.max.session.timeout.ms"],
@@ -66,6 +70,7 @@ def _shard_config(config: BrokerConfig) -> GroupShardConfig:
         config["offset.metadata.max.bytes"],
         config["message.max.bytes"],
     )
+    return GroupShard(settings, random, topics)
 
 
 def topics_of(image: Image) -> Topics:

@@ -15,16 +15,17 @@ from barnabas.broker.coordinator_runtime import ShardDriver
 from barnabas.broker.coordinators import Coordinator
 from barnabas.broker.groups import OFFSETS_TOPIC
 from barnabas.cluster.events import NewTopic
-from barnabas.coordinator.group_shard import GroupShard
 from barnabas.coordinator.outcome import Now, Outcome
-from barnabas.coordinator.transaction_shard import MarkerToWrite, TransactionOutcome, TransactionShard
 from barnabas.core import logs
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.control import ControlType, EndMarker
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
+    from barnabas.cluster.partition import Partition
+    from barnabas.coordinator.group_shard import GroupShard
     from barnabas.coordinator.transaction import TopicPartition
+    from barnabas.coordinator.transaction_shard import MarkerToWrite, TransactionShard
 
 TRANSACTIONS_TOPIC = "__transaction_state"
 _RETRY_SECONDS = 0.1
@@ -50,13 +51,19 @@ def transaction_coordinator(broker: Broker) -> Coordinator[TransactionShard]:
         broker,
         TRANSACTIONS_TOPIC,
         settings,
-        lambda partition: TransactionShard(
-            partition.leader_epoch,
-            broker.producer_ids.take,
-            max_timeout_ms=config["transaction.max.timeout.ms"],
-            id_expiration_ms=config["transactional.id.expiration.ms"],
-        ),
+        lambda partition: _new_shard(broker, partition),
         markers.committed,
+    )
+
+
+def _new_shard(broker: Broker, partition: Partition) -> TransactionShard:
+    from barnabas.coordinator.transaction_shard import TransactionShard  # a start without transactions does without it
+
+    return TransactionShard(
+        partition.leader_epoch,
+        broker.producer_ids.take,
+        max_timeout_ms=broker.config["transaction.max.timeout.ms"],
+        id_expiration_ms=broker.config["transactional.id.expiration.ms"],
     )
 
 
@@ -69,11 +76,10 @@ class Markers:
 
     def committed(self, driver: ShardDriver[TransactionShard], outcome: Outcome) -> None:
         """A decision is committed: now its partitions may learn of it."""
-        if isinstance(outcome, TransactionOutcome):
-            for marker in outcome.markers:
-                task = asyncio.ensure_future(self._write(driver, marker))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+        for marker in getattr(outcome, "markers", ()):
+            task = asyncio.ensure_future(self._write(driver, marker))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _write(self, driver: ShardDriver[TransactionShard], marker: MarkerToWrite) -> None:
         left = list(marker.partitions)

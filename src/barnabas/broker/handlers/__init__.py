@@ -35,6 +35,7 @@ SERVED: dict[int, tuple[int, int]] = {
     24: (0, 5),  # AddPartitionsToTxn
     25: (0, 4),  # AddOffsetsToTxn
     26: (0, 5),  # EndTxn
+    27: (1, 2),  # WriteTxnMarkers
     28: (0, 5),  # TxnOffsetCommit
     32: (1, 4),  # DescribeConfigs
     33: (0, 2),  # AlterConfigs

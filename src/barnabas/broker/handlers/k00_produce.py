@@ -41,9 +41,12 @@ _FIRST_VERSION_WITH_ZSTD = 7
 _FIRST_VERSION_WITH_ABORTABLE = 11
 _FIRST_VERSION_THAT_ADDS = 12
 _FIRST_VERSION_BY_TOPIC_ID = 13
-_COORDINATOR_AWAY = frozenset(
-    (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-)
+_TERMS = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+}
 
 
 def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Later[ProduceResponse] | None:
@@ -67,36 +70,32 @@ def _append(
         results = TopicProduceResponse(topic.name, topic.topic_id)
         response.responses.append(results)
         for data in topic.partition_data:
-            result = PartitionProduceResponse(data.index)
-            results.partition_responses.append(result)
+            index = data.index
             try:
                 if not -1 <= acks <= 1:
                     raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}; only -1, 0 and 1 are known")
                 name = topic.name
                 if context.version >= _FIRST_VERSION_BY_TOPIC_ID:
                     name = replicas.name_of(topic.topic_id)
-                partition = replicas.get(name, data.index)
-                if refused and (name, data.index) in refused:
-                    raise KafkaError(refused[name, data.index], "the transaction's coordinator refused this partition")
+                partition = replicas.get(name, index)
+                if refused and (name, index) in refused:
+                    raise KafkaError(refused[name, index], "the transaction's coordinator refused this partition")
                 records = _checked(data.records, context.version, request.transactional_id)
                 info = partition.append(records, now_ms, acks)
             except KafkaError as error:
                 failed = True
-                result.error_code = error.code
-                result.error_message = error.message or None
-                result.base_offset = -1
                 broker.metrics.error(_KEY, error.code)
-                continue
+                result = PartitionProduceResponse(index, error.code, -1, error_message=error.message or None)
             except OSError as error:
                 failed = True
-                result.error_code = replicas.disk_failed(partition, error)
-                result.base_offset = -1
-                continue
-            result.base_offset = info.first_offset
-            result.log_append_time_ms = info.log_append_time_ms
-            result.log_start_offset = info.log_start_offset
-            if not partition.is_acknowledged(info, acks):
-                waiting.append((result, partition, info))
+                result = PartitionProduceResponse(index, replicas.disk_failed(partition, error), -1)
+            else:
+                result = PartitionProduceResponse(
+                    index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
+                )
+                if not partition.is_acknowledged(info, acks):
+                    waiting.append((result, partition, info))
+            results.partition_responses.append(result)
     if not acks:
         if failed:
             context.connection.close("failed request with acks=0")
@@ -174,15 +173,12 @@ def _new_partitions(request: ProduceRequest, context: Context) -> tuple[list[Par
 
 def _as_produce_errors(refused: dict[PartitionKey, ErrorCode], version: int) -> dict[PartitionKey, ErrorCode]:
     """What a coordinator says, in terms that a producer retries on, or gives up on, as it should."""
-    return {
-        partition: ErrorCode.NOT_ENOUGH_REPLICAS
-        if code in _COORDINATOR_AWAY
-        or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _FIRST_VERSION_THAT_ADDS)
-        else ErrorCode.INVALID_TXN_STATE
-        if code is ErrorCode.TRANSACTION_ABORTABLE and version < _FIRST_VERSION_WITH_ABORTABLE
-        else code
-        for partition, code in refused.items()
-    }
+    terms = dict(_TERMS)
+    if version < _FIRST_VERSION_THAT_ADDS:
+        terms[ErrorCode.CONCURRENT_TRANSACTIONS] = ErrorCode.NOT_ENOUGH_REPLICAS
+    if version < _FIRST_VERSION_WITH_ABORTABLE:
+        terms[ErrorCode.TRANSACTION_ABORTABLE] = ErrorCode.INVALID_TXN_STATE
+    return {partition: terms.get(code, code) for partition, code in refused.items()}
 
 
 def _acknowledge_later(
