@@ -23,6 +23,7 @@ import os
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -56,6 +57,7 @@ BUSY_TIMEOUT_S = 5.0
 POLL_S = 0.05
 CLAIM_TIMEOUT_S = 3.0
 _LOCK_ATTEMPTS = 10
+_WAL_RETRY_S = 0.01
 
 _SCHEMA = """
 CREATE TABLE state (
@@ -204,8 +206,20 @@ class EmbeddedStore:
 
     # In the thread: each of these is one transaction
 
+    def _use_wal(self) -> None:
+        """SQLite does not wait for others by itself when it changes the mode of a new file, so two may collide here."""
+        deadline = self._clock.monotonic() + BUSY_TIMEOUT_S
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError:
+                if self._clock.monotonic() >= deadline:
+                    raise
+                time.sleep(_WAL_RETRY_S)
+
     def _prepare(self) -> None:
-        self._db.execute("PRAGMA journal_mode=WAL")
+        self._use_wal()
         self._db.execute("PRAGMA synchronous=FULL")
         self._db.execute("PRAGMA fullfsync=1")  # macOS: there a plain fsync stops at the drive's cache
         with self._transaction():
