@@ -16,7 +16,14 @@ from barnabas.core.properties import parse, render
 from barnabas.core.topic_keys import TOPIC_KEYS
 from tests.peers import kafka_tool
 
-OTHER_DEFAULTS = {"broker.id", "listeners", "log.dir", "queued.max.request.bytes"}  # see the comments in the table
+OTHER_DEFAULTS = {  # see the comments in the table
+    "broker.id",
+    "listeners",
+    "log.dir",
+    "queued.max.request.bytes",
+    "socket.receive.buffer.bytes",
+    "socket.send.buffer.bytes",
+}
 OTHER_UPDATE_MODES = {"listeners", "listener.security.protocol.map"}  # ours are opened once, at the start
 STRICTER = {  # Kafka lets these through here and fails, or means nothing, later
     "group.consumer.assignors",
