@@ -8,12 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.handlers import SERVED
 from tests.interop.groups.members import SESSION_MS, Group
 from tests.peers import QUICK_JVM, BarnabasServer, Broker, KafkaServer, NewTopic
-
-JOIN_GROUP, END_TXN = 11, 26
-GROUPS_SERVED = os.environ.get("BARNABAS_TEST_PEER") == "kafka" or {JOIN_GROUP, END_TXN} <= SERVED.keys()
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -31,13 +27,6 @@ SETTINGS = {
 }
 
 StartBroker = Callable[[Path], Broker]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if not GROUPS_SERVED:
-        for item in items:
-            if item.path.is_relative_to(Path(__file__).parent):
-                item.add_marker(pytest.mark.skip(reason="this broker does not serve groups and transactions"))
 
 
 @pytest.fixture(scope="session")
