@@ -3,7 +3,7 @@
 They are written to the group's partition as records of that transaction. The transaction must know of that partition:
 older clients say so with AddOffsetsToTxn, and it is verified here; for those of the second protocol it is added here.
 
-- 3: member and generation, for fencing (KIP-447). 5: the second protocol (KIP-890).
+- 3: member and generation, for fencing (KIP-447). 4: TRANSACTION_ABORTABLE. 5: the second protocol (KIP-890).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from barnabas.wire.messages.k28_txn_offset_commit import (
 if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context
 
+_FIRST_VERSION_WITH_ABORTABLE = 4
 _FIRST_VERSION_THAT_ADDS = 5
 
 
@@ -54,7 +55,7 @@ async def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffset
                 is_added=context.version >= _FIRST_VERSION_THAT_ADDS,
             )
             if codes:
-                raise KafkaError(codes[OFFSETS_TOPIC, index])
+                raise KafkaError(_as_known(codes[OFFSETS_TOPIC, index], context.version))
             response = await broker.groups.execute(
                 request.group_id,
                 lambda shard, token, now: shard.txn_offset_commit(request, context.version, token, now),
@@ -64,6 +65,15 @@ async def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffset
             response = TxnOffsetCommitResponse(topics=[_refused(topic, error.code) for topic in known])
     response.topics += unknown
     return response
+
+
+def _as_known(code: ErrorCode, version: int) -> ErrorCode:
+    """What the transaction's coordinator says, in the terms of this API."""
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _FIRST_VERSION_WITH_ABORTABLE:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
 
 
 def _refused(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
