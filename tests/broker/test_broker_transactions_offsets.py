@@ -20,6 +20,11 @@ from barnabas.wire.messages.k09_offset_fetch import (
 from barnabas.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from barnabas.wire.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
+from barnabas.wire.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from barnabas.wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -197,6 +202,19 @@ def test_the_last_offset_of_a_transaction_counts(group: Group) -> None:
     group.producer.end(commit=True)
     assert group.committed() == (ErrorCode.NONE, 20)
     assert group.committed(partition=1) == (ErrorCode.NONE, 5)
+
+
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+def test_a_marker_alone_decides_about_offsets(group: Group, commit: bool) -> None:
+    """As it comes from a coordinator on another broker."""
+    group.commit_in_transaction(42, 5)
+    producer = group.producer
+    (offsets,) = describe(group.client, producer.name).topics
+    places = [WritableTxnMarkerTopic(offsets.topic, offsets.partitions)]
+    marker = WritableTxnMarker(producer.id, producer.epoch, commit, places, 0)
+    (result,) = group.client.call(WriteTxnMarkersRequest([marker]), 1).markers
+    assert result.topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert group.committed(stable=True) == (ErrorCode.NONE, 42 if commit else UNKNOWN_OFFSET)
 
 
 def test_of_two_commits_the_later_one_counts(group: Group) -> None:
