@@ -33,6 +33,7 @@ KAFKA_JARS = ROOT / ".peers" / f"kafka-{KAFKA_VERSION}"
 STREAMS_JARS = ROOT / ".peers" / f"kafka-streams-{KAFKA_VERSION}"
 KAFKAJS = ROOT / ".peers" / "kafkajs" / "node_modules"
 GO = ROOT / ".peers" / "go"
+DEBIAN_JARS = Path("/usr/share/java")
 HOST = "127.0.0.1"
 
 QUICK_JVM = ("-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
@@ -53,6 +54,13 @@ def java() -> str:
 
 def kcat() -> str:
     return _program("kcat", "kcat (Debian and Homebrew: kcat)")
+
+
+def zookeeper_jars() -> str:
+    """The class path of Debian's ZooKeeper."""
+    if not (DEBIAN_JARS / "zookeeper.jar").exists():
+        _absent(f"ZooKeeper is not in {DEBIAN_JARS}: run `make peers` or install Debian's zookeeper")
+    return f"/etc/zookeeper/conf{os.pathsep}{DEBIAN_JARS}/*"
 
 
 def node_command(script: Path, *arguments: str) -> list[str]:
@@ -244,6 +252,46 @@ class KafkaServer(Server):
         properties.write_text("".join(f"{key}={value}\n" for key, value in chosen.items()))
         cluster_id = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
         kafka_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
+
+
+class ZooKeeperServer(Server):
+    """ZooKeeper alone, or one server of an ensemble, on a data directory that may hold what an earlier one left."""
+
+    def __init__(self, directory: Path, *, port: int = 0, number: int = 1, ensemble: Sequence[str] = ()):
+        """`ensemble` has a line for each server; one that waits for a majority is not waited for here."""
+        port = port or free_port()
+        self.address = f"{HOST}:{port}"
+        settings = (
+            "tickTime=500",
+            "initLimit=20",
+            "syncLimit=4",
+            f"dataDir={directory}",
+            f"clientPort={port}",
+            f"clientPortAddress={HOST}",
+            "admin.enableServer=false",
+            *ensemble,
+        )
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "myid").write_text(f"{number}\n")
+        configuration = directory / "zoo.cfg"
+        configuration.write_text("\n".join(settings))
+        log = directory / "zookeeper.log"
+        main_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        super().__init__([java(), *QUICK_JVM, "-cp", zookeeper_jars(), main_class, str(configuration)], log, log)
+        if not ensemble:
+            self.wait_until(self.mode, timeout=30)
+
+    def mode(self) -> str:
+        """standalone, leader or follower; nothing while it does not serve."""
+        host, port = self.address.split(":")
+        try:
+            with socket.create_connection((host, int(port)), 1) as connection:
+                connection.sendall(b"srvr")
+                answer = b"".join(iter(lambda: connection.recv(4096), b""))
+        except OSError:
+            return ""
+        found = re.search(r"^Mode: (\w+)$", answer.decode(), re.MULTILINE)
+        return found[1] if found else ""
 
 
 class BarnabasServer(Server):

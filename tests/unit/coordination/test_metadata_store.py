@@ -26,6 +26,7 @@ from barnabas.coordination.store import (
     packed_size,
     unpack,
 )
+from barnabas.coordination.zookeeper import ZooKeeperStore
 from barnabas.core.clock import SystemClock
 
 Body = Callable[["Cluster"], Awaitable[None]]
@@ -49,20 +50,20 @@ class Cluster:
             await store.close()
 
 
-@pytest.fixture(params=["memory", "embedded"])
+@pytest.fixture(params=["memory", "embedded", "zookeeper"])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Body], None]:
     """Run the body of a test on a fresh store; nothing in it may take longer than ten seconds."""
+    connect = request.getfixturevalue("zookeeper_path") if request.param == "zookeeper" else ""
 
     async def main(body: Body) -> None:
         metadata = MemoryMetadata()
         path = str(tmp_path / "metadata.db")
-
-        def make(broker_id: int) -> MetadataStore:
-            if request.param == "memory":
-                return MemoryStore(metadata, broker_id)
-            return EmbeddedStore(path, broker_id, SystemClock(), poll_s=0.01)
-
-        cluster = Cluster(make)
+        makers: dict[str, Callable[[int], MetadataStore]] = {
+            "memory": lambda broker_id: MemoryStore(metadata, broker_id),
+            "embedded": lambda broker_id: EmbeddedStore(path, broker_id, SystemClock(), poll_s=0.01),
+            "zookeeper": lambda broker_id: ZooKeeperStore(connect, broker_id),
+        }
+        cluster = Cluster(makers[request.param])
         try:
             async with asyncio.timeout(10):
                 await body(cluster)
