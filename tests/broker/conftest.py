@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker.group_client import Group
 from tests.broker.servers import start
 from tests.broker.wire_client import Client
 from tests.peers import Broker
@@ -28,6 +29,13 @@ def connect() -> Iterator[Callable[[Broker | str], Client]]:
     """Opens further connections, which end with the test."""
     with ExitStack() as stack:
         yield lambda broker: stack.enter_context(Client(broker if isinstance(broker, str) else broker.address))
+
+
+@pytest.fixture
+def group(broker: Broker) -> Iterator[Group]:
+    """A group of its own; what its members leave open is closed with the test."""
+    with Group(broker.address) as made:
+        yield made
 
 
 @pytest.fixture

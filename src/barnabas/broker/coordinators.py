@@ -89,10 +89,10 @@ class Coordinator(Generic[S]):
         return len(self._broker.metadata.image.topics[self.topic].partitions)
 
     def partition_for(self, key: str) -> int:
-        """The partition that a group or transactional id belongs to; COORDINATOR_NOT_AVAILABLE without the topic."""
+        """The partition that a group or transactional id belongs to; NOT_COORDINATOR without the topic."""
         topic = self._broker.metadata.image.topics.get(self.topic)
         if topic is None:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return partition_of(key, len(topic.partitions))
 
     def execute(

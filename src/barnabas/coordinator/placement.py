@@ -1,12 +1,14 @@
 """Which partition of an internal topic a group or a transactional id belongs to.
 
 Java's `String.hashCode`, because clients and tools of Kafka's compute it too: the code units of UTF-16, 31 times and
-added, in 32 bits; then without the sign bit, modulo the partitions.
+added, in 32 bits; then its absolute value, modulo the partitions.
 """
 
 from __future__ import annotations
 
 from array import array
+
+_LOWEST = -(1 << 31)
 
 
 def java_hash(text: str) -> int:
@@ -18,4 +20,7 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(key: str, partitions: int) -> int:
-    return (java_hash(key) & 0x7FFFFFFF) % partitions
+    value = java_hash(key)
+    if value == _LOWEST:  # has no absolute value in 32 bits
+        value = 0
+    return abs(value) % partitions
