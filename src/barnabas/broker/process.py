@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from random import SystemRandom
 from typing import TYPE_CHECKING, TypeVar
@@ -25,6 +25,7 @@ from barnabas.storage.disk import RealDisk
 
 if TYPE_CHECKING:
     from barnabas.broker.metrics_endpoint import MetricsEndpoint
+    from barnabas.coordination.store import MetadataStore
     from barnabas.core.broker_config import BrokerConfig
 
 T = TypeVar("T")
@@ -90,6 +91,7 @@ async def _run(
     executor = ThreadExecutor(loop)
     try:
         os.makedirs(config.log_dirs[0], exist_ok=True)
+        store = _metadata_store(config, clock)
         broker = Broker(
             config,
             disk=RealDisk(),
@@ -101,12 +103,14 @@ async def _run(
             clock=clock,
             random=SystemRandom(),
             executor=executor,
-            store=EmbeddedStore(os.path.join(config.log_dirs[0], _METADATA_FILE), config.node_id, clock),
+            store=store,
             hostname=socket.gethostname(),
             cleaning=ChildRunner(),
         )
         try:
-            await broker.start()
+            if not await _is_done_before(stopping, broker.start()):
+                await store.close()
+                return
         except StoreUnavailable as error:
             raise StartError(str(error)) from error
         try:
@@ -127,6 +131,37 @@ async def _run(
         await broker.stop()
     finally:
         executor.close()
+
+
+def _metadata_store(config: BrokerConfig, clock: SystemClock) -> MetadataStore:
+    connect = config["zookeeper.connect"]
+    if not connect:
+        return EmbeddedStore(os.path.join(config.log_dirs[0], _METADATA_FILE), config.node_id, clock)
+    from barnabas.coordination.zookeeper import ZooKeeperStore
+
+    try:
+        return ZooKeeperStore(
+            connect,
+            config.node_id,
+            session_timeout_s=config["zookeeper.session.timeout.ms"] / 1000,
+            request_timeout_s=config["zookeeper.connection.timeout.ms"] / 1000,
+            auth=config["barnabas.zookeeper.auth"],
+        )
+    except ValueError as error:
+        raise StartError(str(error)) from error
+
+
+async def _is_done_before(event: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
+    """Work until the event comes; what is not done then is dropped. A start may wait for ZooKeeper without end."""
+    task, waiter = asyncio.create_task(work), asyncio.create_task(event.wait())
+    await asyncio.wait((task, waiter), return_when=asyncio.FIRST_COMPLETED)
+    waiter.cancel()
+    if task.done():
+        task.result()
+        return True
+    task.cancel()
+    await asyncio.wait((task,))
+    return False
 
 
 async def _start_metrics(broker: Broker, host: str, port: int | None) -> MetricsEndpoint | None:

@@ -58,6 +58,8 @@ class ZooKeeperSession:
         request_timeout_s: float,
         auth: str | None = None,
     ) -> None:
+        if auth is not None and not all(auth.partition(":")):
+            raise ValueError("barnabas.zookeeper.auth is not allowed: write user:password")
         self.hosts, slash, chroot = connect.partition("/")
         self.chroot = f"/{chroot}".rstrip("/") if slash else ""
         self._on_event = on_event

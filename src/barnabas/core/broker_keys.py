@@ -9,7 +9,7 @@ from __future__ import annotations
 from barnabas.core.config import ConfigKey, ConfigTable, ConfigType, Synonym, UpdateMode
 from barnabas.core.ignored_keys import IGNORED_BROKER_KEYS
 
-BOOLEAN, STRING, SHORT, INT, LONG, DOUBLE, LIST = (
+BOOLEAN, STRING, SHORT, INT, LONG, DOUBLE, LIST, PASSWORD = (
     ConfigType.BOOLEAN,
     ConfigType.STRING,
     ConfigType.SHORT,
@@ -17,6 +17,7 @@ BOOLEAN, STRING, SHORT, INT, LONG, DOUBLE, LIST = (
     ConfigType.LONG,
     ConfigType.DOUBLE,
     ConfigType.LIST,
+    ConfigType.PASSWORD,
 )
 CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 
@@ -46,6 +47,20 @@ _IDENTITY = (
         doc="How often a broker tells the controller that it is alive."),
     ConfigKey("broker.session.timeout.ms", INT, 9_000, minimum=1,
         doc="How long the controller waits for a sign of life before it fences a broker."),
+)
+
+_METADATA_STORE = (
+    ConfigKey("zookeeper.connect", STRING, None,
+        doc="Where the cluster's metadata is kept: ZooKeeper's servers, as host:port,host:port/path. Else, for brokers "
+            "on one machine, it is a file in the first of log.dirs."),
+    # Kafka's is 18 s, to sit out a collection of garbage; no pause here comes near that.
+    ConfigKey("zookeeper.session.timeout.ms", INT, 6_000, minimum=1,
+        doc="How long ZooKeeper waits for a sign of life before the controller may be replaced."),
+    ConfigKey("zookeeper.connection.timeout.ms", INT, None, minimum=1,
+        synonyms=(Synonym("zookeeper.session.timeout.ms"),),
+        doc="How long to wait for ZooKeeper's answer before trying again; else zookeeper.session.timeout.ms."),
+    ConfigKey("barnabas.zookeeper.auth", PASSWORD, None,
+        doc="user:password for ZooKeeper's digest scheme. What is written there is then that user's alone."),
 )
 
 _LISTENERS = (
@@ -277,6 +292,17 @@ _OWN = (
 
 BROKER_KEYS = ConfigTable(
     "broker",
-    (*_IDENTITY, *_LISTENERS, *_CONNECTIONS, *_TOPICS, *_LOG, *_GROUPS, *_TRANSACTIONS, *_REFUSED, *_OWN),
+    (
+        *_IDENTITY,
+        *_METADATA_STORE,
+        *_LISTENERS,
+        *_CONNECTIONS,
+        *_TOPICS,
+        *_LOG,
+        *_GROUPS,
+        *_TRANSACTIONS,
+        *_REFUSED,
+        *_OWN,
+    ),
     IGNORED_BROKER_KEYS,
 )

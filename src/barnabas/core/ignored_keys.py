@@ -44,9 +44,8 @@ IGNORED_BROKER_KEYS = _reasons(
             metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes metadata.log.segment.min.bytes
             metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes
             metadata.max.retention.ms server.max.startup.time.ms""",
-        "the metadata store has settings of its own": """
-            zookeeper.clientCnxnSocket zookeeper.connect zookeeper.connection.timeout.ms
-            zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable zookeeper.session.timeout.ms
+        "ZooKeeper is spoken to in another way: see zookeeper.connect and barnabas.zookeeper.auth": """
+            zookeeper.clientCnxnSocket zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable
             zookeeper.set.acl zookeeper.ssl.client.enable zookeeper.sync.time.ms""",
         "groups have no configuration of their own, so there is nothing to limit": """
             group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
