@@ -3,23 +3,61 @@
 A record of a transaction that its coordinator does not know of would never be ended, and hold up readers for ever. So
 before the first batch of a transaction in a partition, the coordinator is asked; for clients of the second protocol,
 which no longer say so themselves, the partition is added to the transaction by the same question.
+
+The answer takes its time, and the transaction may end meanwhile. A batch that is appended after the end of its
+transaction would again be one that nobody ends. So whoever asks first sets a `Guard`, and looks at it, by `refused`, in
+the very step in which it appends.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k24_add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
+    from barnabas.storage.producer_state import ProducerStates, Verification
 
 _BETWEEN_BROKERS = 5  # the version of AddPartitionsToTxn that this is
 
 PartitionKey = tuple[str, int]
+
+
+class Guard(NamedTuple):
+    """Stands by a batch that waits for the coordinator's answer."""
+
+    producers: ProducerStates
+    producer_id: int
+    sequence: int
+    verification: Verification
+
+    @staticmethod
+    def set(
+        producers: ProducerStates, producer_id: int, epoch: int, sequence: int, now_ms: int, *, is_added: bool
+    ) -> Guard:
+        """With every transaction of the second protocol sequences begin anew, at 0."""
+        first = 0 if is_added else sequence
+        return Guard(producers, producer_id, sequence, producers.begin_verification(producer_id, epoch, first, now_ms))
+
+    def check(self) -> None:
+        self.producers.check_verified(self.producer_id, self.sequence, self.verification)
+
+
+def refused(
+    errors: dict[PartitionKey, ErrorCode], guards: Mapping[PartitionKey, Guard]
+) -> dict[PartitionKey, ErrorCode]:
+    """What the coordinator refused, and what came too late; true only until the next marker, that is, right now."""
+    found = dict(errors)
+    for partition, guard in guards.items():
+        try:
+            guard.check()
+        except KafkaError as error:
+            found.setdefault(partition, error.code)
+    return found
 
 
 def join_transaction(

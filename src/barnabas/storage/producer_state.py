@@ -66,6 +66,22 @@ class CompletedTxn(NamedTuple):
     is_aborted: bool
 
 
+class Verification:
+    """That a producer's transaction is asked about, at its coordinator, before its first batch in a partition.
+
+    The answer is for the transaction that was open then. In the first protocol the next one has the same epoch, so this
+    is all that tells them apart: the end of a transaction in the partition makes its verifications void (KIP-890).
+    """
+
+    __slots__ = ("begun_ms", "epoch", "lowest_sequence")
+
+    def __init__(self, epoch: int, sequence: int, now_ms: int) -> None:
+        self.epoch = epoch
+        self.lowest_sequence = sequence
+        """Of all batches that were held up; a producer of which nothing is known here must begin with it."""
+        self.begun_ms = now_ms
+
+
 class ProducerEntry:
     __slots__ = ("batches", "coordinator_epoch", "current_txn_first_offset", "epoch", "last_timestamp", "producer_id")
 
@@ -97,7 +113,7 @@ def next_sequence(sequence: int, count: int = 1) -> int:
 
 
 class ProducerStates:
-    __slots__ = ("_ongoing", "_unreplicated", "entries", "first_unstable_offset")
+    __slots__ = ("_ongoing", "_unreplicated", "_verifications", "entries", "first_unstable_offset")
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
@@ -105,6 +121,7 @@ class ProducerStates:
         """The first offset of the earliest transaction that is open, or whose end the watermark has not passed."""
         self._ongoing: dict[int, int] = {}  # first offset -> producer id, in the order of offsets
         self._unreplicated: dict[int, int] = {}  # first offset -> offset of the marker
+        self._verifications: dict[int, Verification] = {}  # by producer id
 
     # judging
 
@@ -143,6 +160,30 @@ class ProducerStates:
         """Whether the producer, in this epoch, has a transaction open here."""
         entry = self.entries.get(producer_id)
         return entry is not None and entry.epoch == epoch and entry.current_txn_first_offset != NO_OFFSET
+
+    def begin_verification(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> Verification:
+        """A batch waits for its transaction to be asked about; before it is appended, `check_verified`."""
+        verification = self._verifications.get(producer_id)
+        if verification is None:
+            verification = self._verifications[producer_id] = Verification(epoch, sequence, now_ms)
+        elif epoch != verification.epoch:
+            verification.epoch, verification.lowest_sequence = epoch, sequence
+        else:
+            verification.lowest_sequence = min(verification.lowest_sequence, sequence)
+        return verification
+
+    def check_verified(self, producer_id: int, sequence: int, verification: Verification) -> None:
+        """Refuse a batch whose transaction has ended here since, and one that overtook those it must follow."""
+        if self._verifications.get(producer_id) is not verification:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"the transaction of producer {producer_id} ended before this batch of it could be appended",
+            )
+        if producer_id not in self.entries and sequence > verification.lowest_sequence:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} begins with sequence {verification.lowest_sequence}; {sequence} came first",
+            )
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int = 0) -> None:
         """Refuse the end of a transaction that comes from an older producer or an older coordinator.
@@ -199,6 +240,7 @@ class ProducerStates:
         self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp: int, is_abort: bool
     ) -> CompletedTxn | None:
         """Record the end of a transaction; None if it held no records here."""
+        self._verifications.pop(producer_id, None)
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(producer_id)
@@ -235,11 +277,17 @@ class ProducerStates:
         ]
         for producer_id in expired:
             del self.entries[producer_id]
+        self._verifications = {
+            producer_id: verification
+            for producer_id, verification in self._verifications.items()
+            if now_ms - verification.begun_ms < expiration_ms
+        }
 
     def clear(self) -> None:
         self.entries.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
+        self._verifications.clear()
         self.first_unstable_offset = NO_OFFSET
 
     # snapshots

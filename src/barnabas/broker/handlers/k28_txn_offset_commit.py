@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinator_runtime import Producer
 from barnabas.broker.groups import OFFSETS_TOPIC
-from barnabas.broker.verification import join_transaction
+from barnabas.broker.verification import Guard, PartitionKey, join_transaction, refused
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.records.batch import NO_SEQUENCE
 from barnabas.wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
@@ -23,6 +24,7 @@ from barnabas.wire.messages.k28_txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
     from barnabas.broker.dispatch import Context
 
 _FIRST_VERSION_WITH_ABORTABLE = 4
@@ -45,26 +47,31 @@ async def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffset
     response = TxnOffsetCommitResponse()
     if known:
         try:
-            index = broker.groups.partition_for(request.group_id)
-            codes = await join_transaction(
-                broker,
-                request.transactional_id,
-                request.producer_id,
-                request.producer_epoch,
-                [(OFFSETS_TOPIC, index)],
-                is_added=context.version >= _FIRST_VERSION_THAT_ADDS,
-            )
-            if codes:
-                raise KafkaError(_as_known(codes[OFFSETS_TOPIC, index], context.version))
+            producer = Producer(request.producer_id, request.producer_epoch)
+            guards = _guards(request.group_id, producer, broker)
+            is_added = context.version >= _FIRST_VERSION_THAT_ADDS
+            errors = await join_transaction(broker, request.transactional_id, *producer, guards, is_added=is_added)
+            for code in refused(errors, guards).values():
+                raise KafkaError(_as_known(code, context.version))
             response = await broker.groups.execute(
                 request.group_id,
                 lambda shard, token, now: shard.txn_offset_commit(request, context.version, token, now),
-                Producer(request.producer_id, request.producer_epoch),
+                producer,
             )
         except KafkaError as error:
             response = TxnOffsetCommitResponse(topics=[_refused(topic, error.code) for topic in known])
     response.topics += unknown
     return response
+
+
+def _guards(group_id: str, producer: Producer, broker: Broker) -> dict[PartitionKey, Guard]:
+    """The one partition of offsets that is written to. What coordinators write has no sequence."""
+    index = broker.groups.partition_for(group_id)
+    driver = broker.groups.driver(index)
+    if driver is None:
+        raise KafkaError(ErrorCode.NOT_COORDINATOR)
+    producers, now_ms = driver.partition.log.producers, broker.clock.now_ms()
+    return {(OFFSETS_TOPIC, index): Guard.set(producers, *producer, NO_SEQUENCE, now_ms, is_added=False)}
 
 
 def _as_known(code: ErrorCode, version: int) -> ErrorCode:

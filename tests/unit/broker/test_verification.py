@@ -1,0 +1,113 @@
+"""A request of a transaction waits for the coordinator, and the transaction ends meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.broker.handlers import k28_txn_offset_commit
+from barnabas.cluster.image import Partition as Registration
+from barnabas.cluster.partition import Partition
+from barnabas.core.errors import ErrorCode
+from barnabas.records.control import ControlType, EndMarker
+from barnabas.wire.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from barnabas.wire.messages.k28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from tests.unit.storage.storage_helpers import NOW_MS, new_log
+
+ME = 1
+NAME, TOPIC, PRODUCER, EPOCH = "x", "topic", 7, 0
+VERIFIED = AddPartitionsToTxnResult(NAME, [])
+REFUSED = AddPartitionsToTxnResult(
+    NAME,
+    [
+        AddPartitionsToTxnTopicResult(
+            "__consumer_offsets", [AddPartitionsToTxnPartitionResult(0, ErrorCode.TRANSACTION_ABORTABLE)]
+        )
+    ],
+)
+
+
+class Bench:
+    """A partition on a real log, and a coordinator that answers when the test says so."""
+
+    def __init__(self, directory: Path) -> None:
+        self.partition = Partition(ME, new_log(directory), lambda partition: None)
+        self.partition.update(Registration((ME,), (ME,), ME, 0, 0))
+        self.verdict: asyncio.Future[AddPartitionsToTxnResult] = asyncio.get_running_loop().create_future()
+        self.committed = 0
+        self.broker: Any = SimpleNamespace(
+            clock=SimpleNamespace(now_ms=lambda: NOW_MS),
+            metadata=SimpleNamespace(image=SimpleNamespace(partition=lambda topic, index: True)),
+            transactions=SimpleNamespace(execute=lambda *_: self.verdict),
+            groups=SimpleNamespace(
+                partition_for=lambda group: 0,
+                driver=lambda index: SimpleNamespace(partition=self.partition),
+                execute=self._commit_offsets,
+            ),
+        )
+
+    def context(self, version: int) -> Any:
+        return SimpleNamespace(broker=self.broker, version=version)
+
+    def end(self, epoch: int) -> None:
+        marker = EndMarker(ControlType.COMMIT, coordinator_epoch=0)
+        self.partition.append_end_marker(marker, PRODUCER, epoch, 0, NOW_MS)
+
+    def _commit_offsets(self, *_: object) -> asyncio.Future[TxnOffsetCommitResponse]:
+        self.committed += 1
+        done: asyncio.Future[TxnOffsetCommitResponse] = asyncio.get_running_loop().create_future()
+        done.set_result(TxnOffsetCommitResponse())
+        return done
+
+
+def _offsets() -> TxnOffsetCommitRequest:
+    topic = TxnOffsetCommitRequestTopic(TOPIC, [TxnOffsetCommitRequestPartition(0, 1, -1, "")])
+    return TxnOffsetCommitRequest(NAME, "group", PRODUCER, EPOCH, topics=[topic])
+
+
+@pytest.mark.parametrize(
+    ("version", "end_epoch"), [(4, EPOCH), (5, EPOCH + 1)], ids=["first protocol", "second protocol"]
+)
+def test_offsets_are_not_committed_once_the_transaction_has_ended(tmp_path: Path, version: int, end_epoch: int) -> None:
+    async def scenario() -> None:
+        bench = Bench(tmp_path)
+        commit = asyncio.ensure_future(k28_txn_offset_commit.handle(_offsets(), bench.context(version)))
+        await asyncio.sleep(0)
+        bench.end(end_epoch)
+        bench.verdict.set_result(VERIFIED)
+        assert (await commit).topics[0].partitions[0].error_code == ErrorCode.INVALID_TXN_STATE
+        assert bench.committed == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"), [(VERIFIED, []), (REFUSED, [ErrorCode.TRANSACTION_ABORTABLE])], ids=["verified", "refused"]
+)
+def test_offsets_wait_for_the_verdict(
+    tmp_path: Path, verdict: AddPartitionsToTxnResult, expected: list[ErrorCode]
+) -> None:
+    async def scenario() -> None:
+        bench = Bench(tmp_path)
+        commit = asyncio.ensure_future(k28_txn_offset_commit.handle(_offsets(), bench.context(4)))
+        await asyncio.sleep(0)
+        assert not commit.done()
+        bench.verdict.set_result(verdict)
+        codes = [each.error_code for topic in (await commit).topics for each in topic.partitions]
+        assert codes == expected
+        assert bench.committed == (not expected)
+
+    asyncio.run(scenario())
