@@ -22,6 +22,7 @@ from barnabas.wire.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.broker.servers import barnabas_only
+from tests.broker.transactional import GROUP, find_coordinator
 from tests.broker.wire_client import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -255,6 +256,29 @@ def test_records_of_unknown_partitions_cannot_be_deleted(client: Client, topic_n
     for name, partition in ((topic_name, 0), (topic, 1)):
         deleted = delete_records(client, name, 0, partition)
         assert (deleted.error_code, deleted.low_watermark) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("policy", "code"),
+    [
+        ("compact", ErrorCode.POLICY_VIOLATION),
+        ("compact,delete", ErrorCode.NONE),
+        ("delete", ErrorCode.NONE),
+        ("", ErrorCode.NONE),
+    ],
+)
+def test_what_is_only_compacted_keeps_its_records(client: Client, version: int, policy: str, code: ErrorCode) -> None:
+    topic = client.create_topic(config={"cleanup.policy": policy})
+    client.produce(topic, batch(b"a", b"b"))
+    deleted = delete_records(client, topic, 1, version=version)
+    assert ErrorCode(deleted.error_code) is code
+    assert client.list_offset(topic, EARLIEST).offset == (1 if code is ErrorCode.NONE else 0)
+
+
+def test_records_of_internal_topics_cannot_be_deleted(client: Client) -> None:
+    find_coordinator(client, "some-group", GROUP)
+    assert ErrorCode(delete_records(client, "__consumer_offsets", -1).error_code) is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 @pytest.mark.parametrize(

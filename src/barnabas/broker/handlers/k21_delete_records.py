@@ -2,12 +2,16 @@
 
 What lies below is never read again, also after a crash: the new start is on disk before the answer. Whole segments
 below it are deleted in the background.
+
+A topic that is only compacted promises the last value of every key, and so keeps its records (POLICY_VIOLATION); those
+of internal topics are nobody's to delete.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cluster.image import INTERNAL_TOPICS
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k21_delete_records import (
     DeleteRecordsPartitionResult,
@@ -52,9 +56,17 @@ async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecor
 
 
 def _delete(broker: Broker, topic: str, index: int, offset: int) -> Log:
+    if topic in INTERNAL_TOPICS:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {topic!r} is internal; its records are the broker's"
+        )
     partition = broker.replicas.get(topic, index)
     partition.check_leader()
     log = partition.log
+    if log.config.is_compacted and "delete" not in log.config.cleanup_policy:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION, f"topic {topic!r} is only compacted; cleanup.policy needs 'delete'"
+        )
     if offset == _TO_HIGH_WATERMARK:
         offset = log.high_watermark
     if offset < 0:
