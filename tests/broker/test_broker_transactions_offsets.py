@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from barnabas.coordinator.placement import partition_of
 from barnabas.core.errors import ErrorCode
 from barnabas.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -47,6 +48,7 @@ FIRST_THAT_ADDS = 5
 FIRST_WITH_MEMBERS = 3
 OFFSETS_BY_NAME = 9
 UNKNOWN_OFFSET = -1
+DEFAULT_PARTITIONS = 50
 
 
 class Member(NamedTuple):
@@ -276,3 +278,14 @@ def test_a_producer_that_names_no_member_is_not_checked(group: Group, version: i
 def test_a_group_without_members_takes_no_generation(group: Group) -> None:
     assert group.commit_in_transaction(1, 5, Member("somebody", 3)) is ErrorCode.ILLEGAL_GENERATION
     assert group.committed(stable=True) == (ErrorCode.NONE, UNKNOWN_OFFSET)
+
+
+@pytest.mark.parametrize(
+    "group_id", ["g", "orders", "polygenelubricants", "Müller & Söhne", "語", "\U0001f600-\U0001f680"]
+)
+def test_a_group_belongs_to_the_partition_that_javas_hash_says(group: Group, group_id: str) -> None:
+    """A transaction tells which partition of the offsets it is part of."""
+    group.name = group_id
+    assert group.add() is ErrorCode.NONE
+    (offsets,) = describe(group.client, group.producer.name).topics
+    assert offsets.partitions == [partition_of(group_id, DEFAULT_PARTITIONS)]
