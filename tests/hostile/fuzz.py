@@ -246,10 +246,11 @@ class Fuzzer:
         if len(request) > MAX_FRAME_BYTES:
             return False
         try:
-            header, position = decode_request_header(memoryview(request))
+            header = decode_request_header(memoryview(request))
             if header.api_key not in _CREATORS:
                 return True
-            message = codec(api(header.api_key).request, header.api_version).decode(memoryview(request), position)[0]
+            decode = codec(api(header.api_key).request, header.api_version).decode
+            message = decode(memoryview(request), header.body)[0]
         except (DecodeError, ValueError):
             return True
         if isinstance(message, MetadataRequest):
@@ -445,8 +446,8 @@ def _gets_no_reply(sent: Sent) -> bool:
     if struct.unpack_from(">h", sent.frame)[0] != 0:
         return False
     try:
-        header, position = decode_request_header(memoryview(sent.frame))
-        message = codec(ProduceRequest, header.api_version).decode(memoryview(sent.frame), position)[0]
+        header = decode_request_header(memoryview(sent.frame))
+        message = codec(ProduceRequest, header.api_version).decode(memoryview(sent.frame), header.body)[0]
     except (DecodeError, ValueError):
         return False
     return bool(message.acks == 0)

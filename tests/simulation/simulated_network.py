@@ -102,7 +102,7 @@ class SimulatedSocket:
             return 0
         raise BlockingIOError(errno.EAGAIN, f"{self.name}: nothing to receive")
 
-    def send(self, data: Buffer, more: bool = False) -> int:
+    def send(self, data: Buffer) -> int:
         size = self._room(memoryview(data).nbytes)
         rest = memoryview(data).cast("B")[:size]
         self._unread += size
@@ -112,6 +112,8 @@ class SimulatedSocket:
             self._transmit(self.peer._deliver, bytes(rest[:length]))
             rest = rest[length:]
         return size
+
+    send_more = send
 
     def sendfile(self, file: File, position: int, size: int) -> int:
         return self.send(file.read(position, self._room(size)))
@@ -280,6 +282,9 @@ class SimulatedNetwork:
     def on_writable(self, socket: Socket, callback: Callable[[], None] | None) -> None:
         assert isinstance(socket, SimulatedSocket)
         socket.writable.register(callback)
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        self.loop.call_soon(callback)
 
     # faults
 

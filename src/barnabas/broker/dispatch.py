@@ -25,13 +25,14 @@ from barnabas.broker import handlers
 from barnabas.core import logs
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.compiler import codec
-from barnabas.wire.headers import UnknownApi, decode_request_header, encode_response_header
+from barnabas.wire.headers import UnknownApi, decode_request_header, response_head
 from barnabas.wire.primitives import DecodeError
 from barnabas.wire.registry import API_KEYS, api
+from barnabas.wire.schema import table_of
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
-    from barnabas.broker.metrics import Metrics
+    from barnabas.broker.metrics import Histogram, Metrics
     from barnabas.net.server import Connection, Slot
     from barnabas.wire.frames import FrameError
 
@@ -67,12 +68,15 @@ class Later(Generic[R]):
 
 @dataclass(slots=True)
 class Context:
-    """What a handler knows besides its request."""
+    """What a handler knows besides its request; `route`, `correlation_id` and `started` are the dispatcher's."""
 
     broker: Broker
     connection: Connection
     version: int
     client_id: str | None
+    route: Route
+    correlation_id: int
+    started: float
 
     @property
     def client_host(self) -> str:
@@ -85,17 +89,22 @@ class Context:
         return self.connection.listener
 
 
-class _Route:
-    """How one version of one API is decoded, handled and encoded; made on first use."""
+class Route:
+    """How one version of one API is decoded, handled, encoded and counted; made on first use."""
 
-    __slots__ = ("decode", "encode", "handle", "is_coroutine")
+    __slots__ = ("decode", "encode", "handle", "has_error_code", "head", "is_coroutine", "key", "latencies", "version")
 
-    def __init__(self, key: int, version: int) -> None:
+    def __init__(self, key: int, version: int, latencies: Histogram) -> None:
         messages = api(key)
+        self.key = key
+        self.version = version
         self.decode: Callable[[memoryview, int], tuple[Any, int]] = codec(messages.request, version).decode
-        self.encode: Callable[[Any], list[Any]] = codec(messages.response, version).encode
+        self.encode: Callable[[Any, bytes], list[Any]] = codec(messages.response, version).encode
+        self.head = response_head(key, version)
         self.handle = handlers.load(key)
         self.is_coroutine = iscoroutinefunction(self.handle)
+        self.has_error_code = any(field.name == "error_code" for field in table_of(messages.response))
+        self.latencies = latencies
 
 
 class Dispatcher:
@@ -105,16 +114,15 @@ class Dispatcher:
         self._broker = broker
         self._metrics = metrics
         self._monotonic = monotonic
-        self._routes: dict[tuple[int, int], _Route] = {}
+        self._routes: dict[tuple[int, int], Route] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def serve(self, connection: Connection, frame: memoryview) -> None:
         started = self._monotonic()
         key = version = -1
         try:
-            header, position = decode_request_header(frame)
-            key, version = header.api_key, header.api_version
-            route = self._routes.get((key, version)) or self._route(key, version, header.correlation_id)
+            key, version, correlation_id, client_id, position = decode_request_header(frame)
+            route = self._routes.get((key, version)) or self._route(key, version, correlation_id)
             if route.is_coroutine:
                 frame = memoryview(bytes(frame))
             request, _ = route.decode(frame, position)
@@ -130,11 +138,10 @@ class Dispatcher:
         except Exception:
             self._own_mistake(connection, key, version)
             return
-        context = Context(self._broker, connection, version, header.client_id)
-        correlation_id = header.correlation_id
+        context = Context(self._broker, connection, version, client_id, route, correlation_id, started)
         if route.is_coroutine:
             slot = connection.defer(exclusive=True)
-            task = asyncio.ensure_future(self._run(route, request, context, slot, key, correlation_id, started))
+            task = asyncio.ensure_future(self._run(request, context, slot))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return
@@ -146,19 +153,16 @@ class Dispatcher:
         if type(response) is Later:
             slot = connection.defer(exclusive=response.exclusive)
             slot.on_abandoned = response.on_abandoned
-            response.then(
-                lambda ready: slot.reply(self._encode(connection, route, ready, key, version, correlation_id, started))
-            )
+            response.then(lambda ready: slot.reply(self._encode(ready, context)))
         elif response is not None:
-            connection.reply(self._encode(connection, route, response, key, version, correlation_id, started))
+            connection.reply(self._encode(response, context))
         else:
-            self._metrics.request(key, version, self._monotonic() - started, 0)
+            route.latencies.observe(self._monotonic() - started)
 
-    async def _run(
-        self, route: _Route, request: Any, context: Context, slot: Slot, key: int, correlation_id: int, started: float
-    ) -> None:
+    async def _run(self, request: Any, context: Context, slot: Slot) -> None:
+        key = context.route.key
         try:
-            response = await route.handle(request, context)
+            response = await context.route.handle(request, context)
         except KafkaError as error:
             # Refused as a whole, such as by a controller that is stopping; the client asks another broker.
             _log.client_mistake("request refused", api=api(key).name, peer=context.connection.peer, problem=str(error))
@@ -167,43 +171,36 @@ class Dispatcher:
         except Exception:
             self._own_mistake(context.connection, key, context.version)
             return
-        slot.reply(self._encode(context.connection, route, response, key, context.version, correlation_id, started))
+        slot.reply(self._encode(response, context))
 
-    def _encode(
-        self,
-        connection: Connection,
-        route: _Route,
-        response: Any,
-        key: int,
-        version: int,
-        correlation_id: int,
-        started: float,
-    ) -> list[Any]:
+    def _encode(self, response: Any, context: Context) -> list[Any]:
         """The parts of a reply. This also runs where others are waited for, so a failure must not get out of here."""
-        parts: list[Any] = [encode_response_header(key, version, correlation_id)]
+        route = context.route
         try:
-            parts += route.encode(response)
+            parts = route.encode(response, route.head(context.correlation_id))
         except Exception:
-            self._own_mistake(connection, key, version)
+            self._own_mistake(context.connection, route.key, route.version)
             return []
-        self._metrics.request(key, version, self._monotonic() - started, getattr(response, "error_code", 0))
+        route.latencies.observe(self._monotonic() - context.started)
+        if route.has_error_code and response.error_code:
+            self._metrics.error(route.key, response.error_code)
         return parts
 
-    def _route(self, key: int, version: int, correlation_id: int) -> _Route:
+    def _route(self, key: int, version: int, correlation_id: int) -> Route:
         lowest, highest = handlers.SERVED.get(key, (0, -1))
         if not max(lowest, api(key).min_version) <= version <= highest:
             raise UnknownApi(key, version, correlation_id)
-        route = self._routes[key, version] = _Route(key, version)
+        route = self._routes[key, version] = Route(key, version, self._metrics.latencies(key, version))
         return route
 
     def _refuse_api_versions(self, connection: Connection, unknown: UnknownApi) -> None:
         """A newer client learns in version 0 which versions there are, and asks again (KIP-511)."""
-        route = self._routes.get((_API_VERSIONS, 0)) or self._route(_API_VERSIONS, 0, unknown.correlation_id)
-        response = route.handle(None, Context(self._broker, connection, 0, None))
+        correlation_id = unknown.correlation_id
+        route = self._routes.get((_API_VERSIONS, 0)) or self._route(_API_VERSIONS, 0, correlation_id)
+        context = Context(self._broker, connection, 0, None, route, correlation_id, self._monotonic())
+        response = route.handle(None, context)
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
-        connection.reply(
-            self._encode(connection, route, response, _API_VERSIONS, 0, unknown.correlation_id, self._monotonic())
-        )
+        connection.reply(self._encode(response, context))
 
     def bad_frame(self, connection: Connection, error: FrameError) -> None:
         self._metrics.client_mistakes += 1

@@ -3,8 +3,8 @@
 Nothing here knows Prometheus; `metrics_endpoint` reads the numbers when somebody asks. The event loop owns them, so
 work that runs in threads reports when it is back on the loop. What the server counts (bytes, connections) stays there.
 
-    metrics.request(api_key, version, seconds, error_code)   a response, or the end of a request without one
-    metrics.error(api_key, error_code)                       an error of one partition or topic inside a response
+    metrics.latencies(api_key, version).observe(seconds)     a response, or the end of a request without one
+    metrics.error(api_key, error_code)                       an error of a response, or of one partition or topic inside
     metrics.client_mistakes += 1                             a frame or request that could not be understood
     metrics.unhandled_errors += 1                            a request that failed for a reason of our own
     metrics.fsync(seconds)                                   one flush of a file to disk
@@ -72,14 +72,9 @@ class Metrics:
         self.dropped_bytes = 0
         self.loop_lag = Histogram()
 
-    def request(self, api_key: int, version: int, seconds: float, error_code: int = 0) -> None:
-        histogram = self.requests.get((api_key, version))
-        if histogram is None:
-            histogram = self.requests[api_key, version] = Histogram()
-        histogram.buckets[bisect_left(LATENCY_BOUNDS, seconds)] += 1  # `observe`, without the price of a call
-        histogram.seconds += seconds
-        if error_code:
-            self.error(api_key, error_code)
+    def latencies(self, api_key: int, version: int) -> Histogram:
+        """Where the requests of one version of one API are counted."""
+        return self.requests.setdefault((api_key, version), Histogram())
 
     def error(self, api_key: int, error_code: int) -> None:
         kind = (api_key, int(error_code))

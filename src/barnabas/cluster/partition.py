@@ -138,7 +138,8 @@ class Partition:
 
     def append(self, records: memoryview, now_ms: int, required_acks: int) -> AppendInfo:
         """Append as the leader; when to acknowledge is the caller's question to `is_acknowledged`."""
-        self._check_writable(required_acks)
+        if self.leader != self.broker_id or (required_acks == -1 and len(self.isr) < self.min_insync_replicas):
+            raise self._refusal()
         info = self.log.append_as_leader(records, self.leader_epoch, now_ms)
         if not info.duplicate:
             self._appended(info.size_bytes)
@@ -146,7 +147,7 @@ class Partition:
 
     def append_from_coordinator(self, records: memoryview, now_ms: int) -> AppendInfo:
         """Append a batch of this broker's own coordinator, which counts once it is committed."""
-        self._check_writable(-1)
+        self._check_own_append()
         info = self.log.append_from_coordinator(records, self.leader_epoch, now_ms)
         self._appended(info.size_bytes)
         return info
@@ -155,30 +156,35 @@ class Partition:
         self, marker: EndMarker, producer_id: int, producer_epoch: int, transaction_version: int, now_ms: int
     ) -> AppendInfo:
         """End a producer's transaction here, as its coordinator decided."""
-        self._check_writable(-1)
+        self._check_own_append()
         info = self.log.append_end_marker(
             marker, producer_id, producer_epoch, self.leader_epoch, now_ms, transaction_version=transaction_version
         )
         self._appended(info.size_bytes)
         return info
 
-    def _check_writable(self, required_acks: int) -> None:
+    def _check_own_append(self) -> None:
+        """What a coordinator appends counts only once all in-sync replicas have it."""
+        if self.leader != self.broker_id or len(self.isr) < self.min_insync_replicas:
+            raise self._refusal()
+
+    def _refusal(self) -> KafkaError:
         if self.leader != self.broker_id:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if required_acks == -1 and len(self.isr) < self.min_insync_replicas:
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.log.topic}-{self.log.partition} has {len(self.isr)} in-sync replicas; "
-                f"min.insync.replicas asks for {self.min_insync_replicas}",
-            )
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"{self.log.topic}-{self.log.partition} has {len(self.isr)} in-sync replicas; "
+            f"min.insync.replicas asks for {self.min_insync_replicas}",
+        )
 
     def _appended(self, size_bytes: int) -> None:
         log = self.log
-        if log.flush_due:
-            self._flush_target = log.log_end_offset
+        end = log.log_end_offset
+        if end - log.flushed_offset >= log.config.flush_messages:  # a flush must precede the acknowledgement
+            self._flush_target = end
             self._start_flush(self)
         elif self._flush_target < 0:
-            self.acknowledgeable_offset = log.log_end_offset
+            self.acknowledgeable_offset = end
             self._advance_high_watermark(size_bytes)
 
     def flushed(self, offset: int) -> None:

@@ -34,7 +34,10 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def append(self, data: Buffer) -> int:
-        """Write all of `data` at the end and return where it begins; on an error the file keeps its old size."""
+        """Write all of `data`, which is made of bytes, at the end and return where it begins.
+
+        On an error the file keeps its old size.
+        """
         ...
 
     def read(self, position: int, size: int) -> bytes:
@@ -105,8 +108,12 @@ class Socket(Protocol):
         """Bytes received; 0 once the peer has closed."""
         ...
 
-    def send(self, data: Buffer, more: bool = False) -> int:
-        """Bytes taken; `more` says that the rest of the message follows at once, so a short packet may wait for it."""
+    def send(self, data: Buffer) -> int:
+        """Bytes taken."""
+        ...
+
+    def send_more(self, data: Buffer) -> int:
+        """The same, where the rest of the message follows at once, so that a short packet may wait for it."""
         ...
 
     def sendfile(self, file: File, position: int, size: int) -> int:
@@ -135,6 +142,10 @@ class Network(Protocol):
     def on_readable(self, socket: Socket, callback: Callable[[], None] | None) -> None: ...
 
     def on_writable(self, socket: Socket, callback: Callable[[], None] | None) -> None: ...
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call back at the end of this turn: once the sockets that are ready now have had their call-backs."""
+        ...
 
 
 class Executor(Protocol):

@@ -137,7 +137,7 @@ class Channel:
         out = self._out
         try:
             while out:
-                sent = self._socket.send(out[0], len(out) > 1)
+                sent = self._socket.send_more(out[0]) if len(out) > 1 else self._socket.send(out[0])
                 if sent == len(out[0]):
                     out.popleft()
                 else:

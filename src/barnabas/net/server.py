@@ -10,6 +10,9 @@ connection wait.
 
 Replies wake requests of other connections, whose replies wake others: what a connection had to put off is taken up only
 after the request at hand has been replied to, never within it.
+
+Small replies leave together at the end of the loop's turn. A peer that waits for several is then woken once, and the
+broker, which pays for waking it, does so once: that is half of the system time of small requests.
 """
 
 from __future__ import annotations
@@ -26,13 +29,15 @@ if TYPE_CHECKING:
     from barnabas.core.seams import Clock, File, Listener, Network, Socket
 
 _LENGTH = struct.Struct(">i")
+_write_length = _LENGTH.pack_into
 _SCRATCH_BYTES = 64 * 1024
 _COALESCE_BYTES = 32 * 1024  # parts below this are joined; larger ones are sent from where they lie
+_SMALL_BYTES = 4 * 1024  # a reply below this waits for the end of the turn
+_MAX_UNSENT = 256  # connections with small replies that wait
 _BYTES_PER_TURN = 2 << 20  # then other connections get their turn
 _REQUESTS_PER_TURN = 32
 _MAX_REQUESTS_UNDER_WAY = 32
-_SMALL = (bytes, bytearray, memoryview)
-_JOINABLE = frozenset((bytes, bytearray))
+_IN_MEMORY = (bytes, bytearray, memoryview)
 _NOTHING = memoryview(b"")
 
 
@@ -54,6 +59,9 @@ class FileRange(Protocol):
 
 
 Part = bytes | bytearray | memoryview | FileRange
+
+Reply = Sequence[Part]
+"""The parts of a reply. The first is a bytearray that begins with four bytes of room for the frame's length."""
 
 
 @dataclass(slots=True)
@@ -89,11 +97,11 @@ class Slot:
     def __init__(self, connection: Connection, exclusive: bool) -> None:
         self._connection = connection
         self.exclusive = exclusive
-        self.parts: Sequence[Part] | None = None
+        self.parts: Reply | None = None
         self.on_abandoned: Callable[[], None] | None = None
         """Called if the connection ends before the reply: nobody waits for it any more."""
 
-    def reply(self, parts: Sequence[Part]) -> None:
+    def reply(self, parts: Reply) -> None:
         """Give the reply, now or later; an empty one means that the peer expects none."""
         self.parts = parts
         self._connection._advance()
@@ -122,8 +130,8 @@ class Connection:
     """One accepted connection. `listener` names where it came in, `state` is the dispatcher's to use."""
 
     __slots__ = (
-        "_backlog", "_last_progress", "_out", "_reading", "_server", "_slots", "_socket", "_splitter", "_writing",
-        "closed", "listener", "peer", "state",
+        "_backlog", "_last_progress", "_out", "_reading", "_server", "_slots", "_small", "_socket", "_splitter",
+        "_writing", "closed", "listener", "peer", "state",
     )  # fmt: skip
 
     def __init__(self, server: Server, socket: Socket, peer: str, listener: str) -> None:
@@ -135,11 +143,12 @@ class Connection:
         self.closed = False
         self._splitter = FrameSplitter(server.scratch, server.limits.max_frame_bytes)
         self._slots: deque[Slot] = deque()
-        self._out: deque[Part] = deque()
+        self._small: list[bytes | bytearray] = []  # replies that leave together at the end of the turn
+        self._out: deque[Part] = deque()  # what the peer did not take yet
         self._backlog = _NOTHING  # frames, with their lengths, that came while this connection was busy
         self._reading = True
-        self._writing = False
-        self._last_progress = server.clock.monotonic()
+        self._writing = False  # whether we wait for the socket to be writable
+        self._last_progress = server.monotonic()
         server.network.on_readable(socket, self._readable)
 
     # requests
@@ -157,7 +166,7 @@ class Connection:
                     server.account(self, splitter.held_bytes)  # its buffer may have grown, if in vain
                 return
             except OSError:
-                self.close("reset")
+                self._break_off("reset")
                 return
             if not count:
                 self.close("end of stream")
@@ -174,24 +183,24 @@ class Connection:
             if held_bytes or self in server.holders:
                 server.account(self, held_bytes)
             if frames:
-                self._last_progress = server.clock.monotonic()
+                self._last_progress = server.monotonic()
                 self._serve(frames)
             if not self._reading or not (held_bytes or self._slots):
                 return
 
     def _serve(self, frames: list[memoryview]) -> None:
         server = self._server
-        serve = server.serve
         server.is_serving = True
         try:
-            for index, frame in enumerate(frames):
+            server.serve(self, frames[0])
+            for index in range(1, len(frames)):
                 if index == _REQUESTS_PER_TURN or self._busy():
                     self._put_off(frames[index:])
                     break
-                serve(self, frame)
+                server.serve(self, frames[index])
         finally:
             server.is_serving = False
-        if self._out or self._slots or self._backlog:
+        if self._slots or self._out or self._backlog:
             self._update_reading()
         if server.ready:
             server.take_up_ready()
@@ -237,7 +246,7 @@ class Connection:
 
     # replies
 
-    def reply(self, parts: Sequence[Part]) -> None:
+    def reply(self, parts: Reply) -> None:
         """Reply to the request at hand at once."""
         if self._slots:
             slot = Slot(self, False)
@@ -261,37 +270,48 @@ class Connection:
         if not self.closed and (self._backlog or self._out or not self._reading):
             self._server.take_up(self)
 
-    def _send(self, parts: Sequence[Part]) -> None:
-        size = 0
-        plain = True
-        for part in parts:
-            size += len(part)
-            if type(part) not in _JOINABLE:
-                plain = False
-        if plain and size < _COALESCE_BYTES:
-            data = b"".join((_LENGTH.pack(size), *parts))  # type: ignore[arg-type]
-            if not self._out:
-                try:
-                    sent = self._socket.send(data)
-                except BlockingIOError:
-                    sent = 0
-                except OSError:
-                    self.close("reset")
-                    return
-                self._server.traffic.copied_bytes_out += sent
-                if sent == len(data):
-                    return
-                data = data[sent:]
-            self._out.append(data)
-        else:
-            self._queue(_LENGTH.pack(size), parts)
+    def _send(self, parts: Reply) -> None:
+        head: Any = parts[0]
+        size = len(head)
+        if size < _SMALL_BYTES and len(parts) == 1 and not self._out:
+            _write_length(head, 0, size - 4)
+            if not self._small:
+                self._server.send_soon(self)
+            self._small.append(head)
+            return
+        _write_length(head, 0, sum(map(len, parts)) - 4)
+        self.send_small()
+        self._queue(parts)
         if not self._writing:
             self._flush()
 
-    def _queue(self, prefix: bytes, parts: Sequence[Part]) -> None:
-        small: list[Any] = [prefix]
+    def send_small(self) -> None:
+        """Send the small replies that have gathered."""
+        small = self._small
+        if not small:
+            return
+        data = small[0] if len(small) == 1 else b"".join(small)
+        self._small = []
+        if self._out:
+            self._out.append(data)
+            return
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._break_off("reset")
+            return
+        self._server.traffic.copied_bytes_out += sent
+        if sent < len(data):
+            self._out.append(memoryview(data)[sent:])
+            self._update_writing()
+            self._update_reading()
+
+    def _queue(self, parts: Reply) -> None:
+        small: list[Any] = []
         for part in parts:
-            if isinstance(part, _SMALL) and len(part) < _COALESCE_BYTES:
+            if isinstance(part, _IN_MEMORY) and len(part) < _COALESCE_BYTES:
                 small.append(part)
             elif len(part):
                 if small:
@@ -307,15 +327,15 @@ class Connection:
         try:
             while out and budget > 0:
                 part = out[0]
-                if isinstance(part, _SMALL):
-                    sent = self._socket.send(part, len(out) > 1)
+                if isinstance(part, _IN_MEMORY):
+                    sent = self._socket.send_more(part) if len(out) > 1 else self._socket.send(part)
                     traffic.copied_bytes_out += sent
                     rest: Part = memoryview(part)[sent:]
                 else:
                     sent = self._socket.sendfile(part.file, part.position, part.size) if part.is_intact else 0
                     if not sent:
                         # The file was cut below what the reply's length already promised.
-                        self.close("truncated under a reader")
+                        self._break_off("truncated under a reader")
                         return
                     traffic.sendfile_bytes_out += sent
                     rest = _Rest(part, part.position + sent, part.size - sent)
@@ -327,14 +347,18 @@ class Connection:
         except BlockingIOError:
             pass
         except OSError:
-            self.close("reset")
+            self._break_off("reset")
             return
-        if bool(out) != self._writing:
-            self._writing = bool(out)
-            self._server.network.on_writable(self._socket, self._writable if out else None)
+        self._update_writing()
+
+    def _update_writing(self) -> None:
+        wanted = bool(self._out)
+        if wanted != self._writing:
+            self._writing = wanted
+            self._server.network.on_writable(self._socket, self._writable if wanted else None)
 
     def _writable(self) -> None:
-        self._last_progress = self._server.clock.monotonic()
+        self._last_progress = self._server.monotonic()
         self._flush()
         if not self._out and not self.closed:
             self._server.take_up(self)
@@ -346,6 +370,11 @@ class Connection:
         return self._last_progress < deadline and (not self._slots or bool(self._out))
 
     def close(self, reason: str) -> None:
+        """End the connection; replies that wait for the end of the turn still leave."""
+        self.send_small()
+        self._break_off(reason)
+
+    def _break_off(self, reason: str) -> None:
         if self.closed:
             return
         self.closed = True
@@ -355,6 +384,7 @@ class Connection:
             server.network.on_readable(self._socket, None)
         if self._writing:
             server.network.on_writable(self._socket, None)
+        self._small.clear()
         self._out.clear()
         abandoned, self._slots = self._slots, deque()
         self._backlog = _NOTHING
@@ -380,7 +410,7 @@ class Server:
         limits: Limits,
     ) -> None:
         self.network = network
-        self.clock = clock
+        self.monotonic = clock.monotonic
         self.serve = serve
         self.on_bad_frame = on_bad_frame
         self.limits = limits
@@ -391,6 +421,7 @@ class Server:
         self.waiting: dict[Connection, None] = {}  # those that are not read until the budget allows
         self.is_serving = False
         self.ready: deque[Connection] = deque()  # those that may go on with what they put off
+        self._unsent: list[Connection] = []  # those with small replies that wait for the end of the turn
         self._held_bytes = 0
         self._per_ip: dict[str, int] = {}
         self._listeners: list[Listener] = []
@@ -437,6 +468,20 @@ class Server:
         finally:
             self.is_serving = False
 
+    def send_soon(self, connection: Connection) -> None:
+        """Let a connection's small replies leave at the end of the loop's turn, or when many have gathered."""
+        unsent = self._unsent
+        if not unsent:
+            self.network.soon(self._send_unsent)
+        unsent.append(connection)
+        if len(unsent) >= _MAX_UNSENT:
+            self._send_unsent()
+
+    def _send_unsent(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for connection in unsent:
+            connection.send_small()
+
     def account(self, connection: Connection, held_bytes: int) -> None:
         """Note what a partial frame holds; over the budget only the oldest goes on, so that one always does."""
         was_over = self._held_bytes > self.limits.max_held_bytes
@@ -463,7 +508,7 @@ class Server:
                 connection._update_reading()
 
     def close_idle(self) -> None:
-        deadline = self.clock.monotonic() - self.limits.max_idle_seconds
+        deadline = self.monotonic() - self.limits.max_idle_seconds
         for connection in [c for c in self.connections if c.is_idle_since(deadline)]:
             connection.close("idle")
 

@@ -24,15 +24,16 @@ _ACCEPT_PAUSE_SECONDS = 0.1
 
 
 class TcpSocket:
-    __slots__ = ("_socket", "fd", "recv_into")
+    __slots__ = ("_socket", "fd", "recv_into", "send")
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         self.fd = connected.fileno()
-        self.recv_into = connected.recv_into  # the hottest call: no frame of ours in between
+        self.recv_into = connected.recv_into  # the hottest calls: no frame of ours in between
+        self.send = connected.send
 
-    def send(self, data: bytes | bytearray | memoryview, more: bool = False) -> int:
-        return self._socket.send(data, _MSG_MORE if more else 0)
+    def send_more(self, data: bytes | bytearray | memoryview) -> int:
+        return self._socket.send(data, _MSG_MORE)
 
     if hasattr(os, "sendfile"):
 
@@ -155,6 +156,9 @@ class TcpNetwork:
             self._loop.remove_writer(_fd(socket))
         else:
             self._loop.add_writer(_fd(socket), callback)
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        self._loop.call_soon(callback)
 
 
 def _fd(socket: Socket) -> int:

@@ -234,7 +234,7 @@ class _CleanedSegment:
         self._buffer = bytearray()
         self._buffer_bytes = job.io_buffer_bytes
         self.segment = Segment.create(disk, job.directory, base_offset, job.now_ms, CLEANED_SUFFIX)
-        self.segment.index_interval_bytes = job.config.index_interval_bytes
+        self.segment.configure(job.config)
 
     def append(self, batch: memoryview | bytearray) -> None:
         header = BatchHeader._make(HEADER.unpack_from(batch))

@@ -48,12 +48,10 @@ class DiskFile:
         return self._size
 
     def append(self, data: Buffer) -> int:
-        view = memoryview(data)
-        size = view.nbytes
-        start = self._size
-        written = os.write(self._descriptor, view)
+        start, size = self._size, len(data)
+        written = os.write(self._descriptor, data)
         if written != size:
-            self._append_rest(view.cast("B"), written)
+            self._append_rest(memoryview(data), written)
         self._size = start + size
         return start
 

@@ -119,7 +119,7 @@ class Log:
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
-        self.segments.active.index_interval_bytes = config.index_interval_bytes
+        self.segments.active.configure(config)
         self._log_append_time = config.is_log_append_time
         self._refused_attributes = CONTROL if config.is_log_append_time else CONTROL | LOG_APPEND_TIME
         self._inspects_batches = config.is_compacted or config.compression_type != "producer"
@@ -146,7 +146,8 @@ class Log:
 
     def set_high_watermark(self, offset: int) -> None:
         self.high_watermark = offset
-        self.producers.high_watermark_moved(offset)
+        if self.producers.first_unstable_offset >= 0:
+            self.producers.high_watermark_moved(offset)
 
     # appending
 
@@ -172,7 +173,10 @@ class Log:
             or crc32c(records[CRC_START:]) != crc
         ):
             raise refusal(records, config)
-        if not self._log_append_time:
+        if (
+            max_timestamp - now_ms > config.message_timestamp_after_max_ms
+            or now_ms - base_timestamp > config.message_timestamp_before_max_ms
+        ) and not self._log_append_time:
             check_timestamps(base_timestamp, max_timestamp, now_ms, config)
         if producer_id >= 0:
             if base_sequence < 0:
@@ -213,7 +217,9 @@ class Log:
         """Append a batch that was found good."""
         offset = self.log_end_offset
         last_offset = offset + last_offset_delta
-        segment = self._writable_segment(size, offset, last_offset, max_timestamp, now_ms)
+        segment = self.segments.active
+        if segment.saved or not segment.takes(size, last_offset, max_timestamp, now_ms):
+            segment = self._writable_segment(size, offset, last_offset, max_timestamp, now_ms)
         _STAMP.pack_into(records, 0, offset, size - LOG_OVERHEAD, leader_epoch)
         position = segment.append(records, size, last_offset, max_timestamp)
         self.log_end_offset = last_offset + 1
@@ -357,23 +363,19 @@ class Log:
 
     def _writable_segment(self, size: int, offset: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
         """The active segment, or a new one if the batch no longer belongs into it."""
-        config, segment = self.config, self.segments.active
-        if size > config.segment_bytes:
+        segment = self.segments.active
+        if size > self.config.segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"a batch of {size} bytes does not fit a segment of {config.segment_bytes} (segment.bytes)",
+                f"a batch of {size} bytes does not fit a segment of {self.config.segment_bytes} (segment.bytes)",
             )
-        if segment.is_full_for(size, last_offset, config.segment_bytes, config.segment_index_bytes) or (
-            segment.size and segment.age_ms(max_timestamp, now_ms) > config.max_segment_ms - segment.jitter_ms
-        ):
-            segment = self.roll(offset, now_ms)
-        elif segment.saved:
+        if segment.saved:
             self._reopen(segment)
-        return segment
+        return segment if segment.takes(size, last_offset, max_timestamp, now_ms) else self.roll(offset, now_ms)
 
     def _reopen(self, segment: Segment) -> None:
+        segment.configure(self.config)
         segment.make_writable()
-        segment.index_interval_bytes = self.config.index_interval_bytes
         self.unsynced_directories.add(self.directory)
 
     def roll(self, base_offset: int, now_ms: int) -> Segment:
@@ -395,8 +397,8 @@ class Log:
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
         config = self.config
         segment = Segment.create(self.disk, self.directory, base_offset, now_ms)
-        segment.index_interval_bytes = config.index_interval_bytes
         segment.jitter_ms = self._rng.randrange(min(config.segment_jitter_ms, config.segment_ms) or 1)
+        segment.configure(config)
         self.unsynced_directories.add(self.directory)
         return segment
 
@@ -507,11 +509,6 @@ class Log:
         self.producers.high_watermark_moved(self.high_watermark)
 
     # flushing
-
-    @property
-    def flush_due(self) -> bool:
-        """Whether as much is unsynced as `flush.messages` allows, so that a flush must precede the acknowledgement."""
-        return self.log_end_offset - self.flushed_offset >= self.config.flush_messages
 
     def prepare_flush(self, *, closing: bool = False) -> FlushJob:
         """What must reach the disk for the recovery point to move to the end; if `closing`, all that is derived too."""

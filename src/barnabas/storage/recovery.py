@@ -219,7 +219,7 @@ def _scan(log: Log, segment: Segment, dense_from: int) -> int:
     file_size = segment.size
     segment.size = 0
     segment.forget_indexes()
-    segment.index_interval_bytes = log.config.index_interval_bytes
+    segment.configure(log.config)
     for position, header in _valid_batches(segment.file, file_size):
         expected = max(segment.base_offset, log.log_end_offset)
         if (

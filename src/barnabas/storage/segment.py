@@ -17,6 +17,7 @@ from typing import NamedTuple
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.seams import Disk, File
 from barnabas.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader
+from barnabas.storage.log_config import LogConfig
 from barnabas.storage.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from barnabas.storage.offset_index import CorruptIndex, OffsetIndex
 from barnabas.storage.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
@@ -32,6 +33,7 @@ INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 MAX_RELATIVE_OFFSET = 2**31 - 1
 _SCAN_BYTES = 8 * 1024
 _UNKNOWN = -2  # a timestamp that was not read from the files yet
+_NEVER = 2**63
 
 
 def base_name(offset: int) -> str:
@@ -46,9 +48,9 @@ class Indexes(NamedTuple):
 
 class Segment:
     __slots__ = (
-        "_bytes_since_index_entry", "_disk", "_file", "_first_timestamp", "_indexes", "_max_timestamp",
-        "_max_timestamp_offset", "_path", "_suffix", "_txn_index", "base_offset", "created_ms",
-        "index_interval_bytes", "jitter_ms", "saved", "size", "truncations",
+        "_bytes_since_index_entry", "_config", "_disk", "_file", "_first_timestamp", "_indexes", "_indexes_full",
+        "_max_timestamp", "_max_timestamp_offset", "_path", "_rolls_after_ms", "_suffix", "_txn_index", "base_offset",
+        "created_ms", "jitter_ms", "saved", "size", "truncations",
     )  # fmt: skip
 
     def __init__(
@@ -65,8 +67,10 @@ class Segment:
         """Whether the index files hold all that the indexes know."""
         self.truncations = 0
         """Counts what makes a slice that was given out worthless."""
-        self.index_interval_bytes = 4096
         self.jitter_ms = 0
+        self._config = LogConfig()
+        self._indexes_full = False
+        self._rolls_after_ms = _NEVER
         self._file: File | None = None
         self._indexes: Indexes | None = None
         self._txn_index: TxnIndex | None = None
@@ -144,6 +148,26 @@ class Segment:
         self._max_timestamp_offset = self.base_offset
         self.saved = False
 
+    def configure(self, config: LogConfig) -> None:
+        """Go by these settings from now on."""
+        self._config = config
+        if not self.saved:
+            self._update_limits()
+
+    def _update_limits(self) -> None:
+        """Work out beforehand what `takes` asks for every batch."""
+        config, indexes = self._config, self.indexes
+        self._indexes_full = (
+            len(indexes.offset) >= config.segment_index_bytes // OFFSET_ENTRY_SIZE
+            or len(indexes.time) >= config.segment_index_bytes // TIME_ENTRY_SIZE - 1
+        )
+        if self.size:
+            first = self.first_timestamp
+            begun_ms = first if first >= 0 else self.created_ms
+            self._rolls_after_ms = begun_ms + config.max_segment_ms - self.jitter_ms
+        else:
+            self._rolls_after_ms = _NEVER
+
     def make_writable(self) -> None:
         """Load what an append needs, and take away the index files that it is about to outdate."""
         self._load_max_timestamp()
@@ -154,6 +178,7 @@ class Segment:
         if self.saved:
             self._remove_index_files()
             self.saved = False
+        self._update_limits()
 
     def _remove_index_files(self) -> None:
         for suffix in INDEX_SUFFIXES:
@@ -205,25 +230,29 @@ class Segment:
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
-        if self._bytes_since_index_entry > self.index_interval_bytes:
+        self.size = position + size
+        if self._bytes_since_index_entry > self._config.index_interval_bytes:
             indexes = self.indexes
             indexes.offset.append(last_offset, position)
             if self._max_timestamp > NO_TIMESTAMP:
                 indexes.time.maybe_append(self._max_timestamp, self._max_timestamp_offset)
             self._bytes_since_index_entry = 0
+            self._update_limits()
         elif position == 0:
             self._first_timestamp = max_timestamp
+            self._update_limits()
         self._bytes_since_index_entry += size
-        self.size = position + size
 
-    def is_full_for(self, size: int, last_offset: int, segment_bytes: int, segment_index_bytes: int) -> bool:
-        """Whether a batch cannot go into this segment any more."""
-        if self.size + size > segment_bytes or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
-            return True
-        indexes = self._indexes
-        return indexes is not None and (
-            len(indexes.offset) >= segment_index_bytes // OFFSET_ENTRY_SIZE
-            or len(indexes.time) >= segment_index_bytes // TIME_ENTRY_SIZE - 1
+    def takes(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Whether a batch may still go into this writable segment, by its size, its offsets, its indexes and its age.
+
+        The age goes by the records' own time if the first batch has one, else by the clock.
+        """
+        return (
+            self.size + size <= self._config.segment_bytes
+            and last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+            and (max_timestamp if self._first_timestamp >= 0 else now_ms) <= self._rolls_after_ms
+            and not self._indexes_full
         )
 
     @property
@@ -232,11 +261,6 @@ class Segment:
         if self._first_timestamp == _UNKNOWN:
             self._first_timestamp = next(self.headers())[1].max_timestamp if self.size else NO_TIMESTAMP
         return self._first_timestamp
-
-    def age_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """By the records' own time if the first batch has one, else since the segment was made."""
-        first = self.first_timestamp
-        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
 
     def truncate_to(self, offset: int) -> int:
         """Cut the batch that holds `offset`, and what follows; the offset at which a writable segment now ends."""
@@ -254,6 +278,7 @@ class Segment:
         self._first_timestamp = NO_TIMESTAMP if position == 0 else self._first_timestamp
         self._max_timestamp = _UNKNOWN
         self._load_max_timestamp()
+        self._update_limits()
         return min(offset, header.base_offset)
 
     # reading

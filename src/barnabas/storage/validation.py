@@ -46,7 +46,7 @@ def _reason(records: memoryview, header: BatchHeader, config: LogConfig) -> tupl
     if header.magic != MAGIC:
         return ErrorCode.INVALID_RECORD, f"the batch has magic {header.magic}; only {MAGIC} is taken"
     if header.batch_length < HEADER_SIZE - LOG_OVERHEAD or header.size > len(records):
-        return ErrorCode.CORRUPT_MESSAGE, f"the batch says {header.size} bytes; {len(records)} came"
+        return ErrorCode.INVALID_RECORD, f"the batch says {header.size} bytes; {len(records)} came"
     if header.size < len(records):
         return ErrorCode.INVALID_RECORD, "more than one batch came for a partition; send one"
     if header.base_offset != 0:

@@ -25,8 +25,11 @@ class Decode(Protocol[M_co]):
 
 
 class Encode(Protocol[M_contra]):
-    def __call__(self, message: M_contra) -> list[Buffer]:
-        """The message in parts, to be sent one after the other; values of `records` are parts as they are, uncopied."""
+    def __call__(self, message: M_contra, head: bytes = b"") -> list[Buffer]:
+        """The message in parts, to be sent one after the other; values of `records` are parts as they are, uncopied.
+
+        The first part, a bytearray, begins with `head`.
+        """
         ...
 
 

@@ -33,10 +33,10 @@ class EncodeWriter(Writer):
 
     def body(self) -> None:
         has_records = self.has_records(self.cls)
-        with self.block("def encode(message):"):
+        with self.block("def encode(message, head=b''):"):
             if has_records:
                 self.line("parts = []")
-            self.line("out = bytearray()")
+            self.line("out = bytearray(head)")
             with self.block("try:"):
                 self.struct(self.cls, "message")
             with self.block("except (StructError, ValueError, TypeError, AttributeError) as error:"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 
 _LENGTH = struct.Struct(">i")
+_read_length = _LENGTH.unpack_from
 _MIN_BUFFER_BYTES = 1 << 12
 _QUICK_GROWTH_BYTES = 1 << 20  # up to here a buffer grows to sixteen times what it holds, then to twice
 
@@ -53,13 +54,18 @@ class FrameSplitter:
         if self._held is not None:
             return self._continue(count)
         scratch = self._scratch
+        if 4 <= count == _read_length(scratch)[0] + 4 <= self._max_frame_bytes:
+            return [scratch[4:count]]  # one frame and nothing else, as nearly always
         frames = []
         position = 0
         while count - position >= 4:
-            end = position + 4 + self._checked(_LENGTH.unpack_from(scratch, position)[0])
-            if end > count:
+            (size,) = _read_length(scratch, position)
+            start = position + 4
+            end = start + size
+            if not start <= end <= count or size > self._max_frame_bytes:
+                self._check(size)
                 break
-            frames.append(scratch[position + 4 : end])
+            frames.append(scratch[start:end])
             position = end
         if position < count:
             self._hold(scratch[position:count])
@@ -67,7 +73,7 @@ class FrameSplitter:
 
     def _hold(self, rest: memoryview) -> None:
         self._filled = len(rest)
-        self._total = 0 if self._filled < 4 else 4 + _LENGTH.unpack_from(rest)[0]
+        self._total = 0 if self._filled < 4 else 4 + _read_length(rest)[0]
         self._held = bytearray(rest) if self._total else bytearray(rest).ljust(4, b"\0")
 
     def _continue(self, count: int) -> list[memoryview]:
@@ -77,7 +83,8 @@ class FrameSplitter:
         if not self._total:
             if self._filled < 4:
                 return []
-            size = self._checked(_LENGTH.unpack_from(held)[0])
+            (size,) = _read_length(held)
+            self._check(size)
             self._total = 4 + size
             if size:
                 return []
@@ -86,10 +93,9 @@ class FrameSplitter:
         self._held = None
         return [memoryview(held)[4:]]
 
-    def _checked(self, size: int) -> int:
+    def _check(self, size: int) -> None:
         if not 0 <= size <= self._max_frame_bytes:
             raise FrameError(
                 f"a frame of {size} bytes was announced; at most {self._max_frame_bytes} are allowed "
                 "(socket.request.max.bytes); is the peer speaking another protocol?"
             )
-        return size

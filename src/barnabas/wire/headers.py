@@ -11,16 +11,19 @@ its two-byte length in flexible headers, too.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
-from barnabas.wire.primitives import SHORT_STRING, DecodeError, decode_uvarint, skip_tagged
+from barnabas.wire.primitives import DecodeError, decode_uvarint, skip_tagged
 from barnabas.wire.registry import API_KEYS
 
 API_VERSIONS = 18
 
 _REQUEST = struct.Struct(">hhih")
 _CORRELATION_ID = struct.Struct(">i")
-_FLEXIBLE_RESPONSE = struct.Struct(">iB")
+_FRAMED_RESPONSE = struct.Struct(">4xi")
+_FRAMED_FLEXIBLE_RESPONSE = struct.Struct(">4xix")  # no tagged field is known for responses: a zero counts them
 _FLEXIBLE_SINCE = {api.key: api.flexible_since for api in API_KEYS.values()}
 
 _read_request = _REQUEST.unpack_from
@@ -31,6 +34,11 @@ class RequestHeader(NamedTuple):
     api_version: int
     correlation_id: int
     client_id: str | None
+    body: int
+    """The position at which the body begins."""
+
+
+_make_header = partial(tuple.__new__, RequestHeader)  # a named tuple's own constructor costs three times as much
 
 
 class UnknownApi(DecodeError):
@@ -43,22 +51,19 @@ class UnknownApi(DecodeError):
         self.correlation_id = correlation_id
 
 
-def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
-    """The header and the position of the body. The version is not judged: it may be one that no table has."""
+def decode_request_header(frame: memoryview) -> RequestHeader:
+    """The header of a request. The version is not judged: it may be one that no table has."""
     try:
         api_key, api_version, correlation_id, size = _read_request(frame)
         flexible_since = _FLEXIBLE_SINCE.get(api_key)
         if flexible_since is None:
             raise UnknownApi(api_key, api_version, correlation_id)
-        position = 10
-        client_id = None
-        if 0 <= size < 128:
-            client_id = SHORT_STRING[size](frame, 10)[0].decode()
-            position = 10 + size
-        elif size > 0:
-            position = 10 + size
-            client_id = frame[10:position].tobytes().decode()
-        elif size != -1:
+        position = 10 + size
+        if size >= 0:
+            client_id = str(frame[10:position], "utf-8")
+        elif size == -1:
+            position, client_id = 10, None
+        else:
             raise DecodeError(f"request header has a client id of length {size}")
         if api_version >= flexible_since:
             count = frame[position]
@@ -72,7 +77,7 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
         raise DecodeError(f"request header has a client id that is not UTF-8: {error}") from error
     if position > len(frame):
         raise DecodeError(f"request header is cut short: it needs {position} bytes, the frame has {len(frame)}")
-    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+    return _make_header((api_key, api_version, correlation_id, client_id, position))
 
 
 def encode_request_header(api_key: int, api_version: int, correlation_id: int, client_id: str | None) -> bytes:
@@ -81,10 +86,10 @@ def encode_request_header(api_key: int, api_version: int, correlation_id: int, c
     return head + name + b"\0" if api_version >= _FLEXIBLE_SINCE[api_key] else head + name
 
 
-def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
-    if api_version >= _FLEXIBLE_SINCE[api_key] and api_key != API_VERSIONS:
-        return _FLEXIBLE_RESPONSE.pack(correlation_id, 0)
-    return _CORRELATION_ID.pack(correlation_id)
+def response_head(api_key: int, api_version: int) -> Callable[[int], bytes]:
+    """What makes the head of a response's frame of its correlation id: room for the length, then the header."""
+    flexible = api_version >= _FLEXIBLE_SINCE[api_key] and api_key != API_VERSIONS
+    return (_FRAMED_FLEXIBLE_RESPONSE if flexible else _FRAMED_RESPONSE).pack
 
 
 def decode_response_header(api_key: int, api_version: int, frame: memoryview) -> tuple[int, int]:

@@ -43,8 +43,8 @@ def value(found: Samples, name: str, **labels: str) -> float:
 def test_requests_are_counted_by_version_and_timed_by_api() -> None:
     metrics = Metrics()
     for version, seconds in ((11, 0.0001), (11, 0.0002), (12, 0.3), (12, 99.0)):
-        metrics.request(0, version, seconds)
-    metrics.request(1, 4, 0.5)
+        metrics.latencies(0, version).observe(seconds)
+    metrics.latencies(1, 4).observe(0.5)
     found = scraped(metrics)
     assert value(found, "barnabas_requests_total", api="Produce", version="11") == 2
     assert value(found, "barnabas_requests_total", api="Produce", version="12") == 2
@@ -64,7 +64,7 @@ def test_a_duration_on_a_bound_belongs_below_it() -> None:
 
 def test_errors_are_counted_by_code_whether_of_a_response_or_of_a_part() -> None:
     metrics = Metrics()
-    metrics.request(3, 9, 0.1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    metrics.error(3, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     metrics.error(3, 3)
     metrics.error(0, ErrorCode.UNKNOWN_SERVER_ERROR)
     found = scraped(metrics)
@@ -118,7 +118,7 @@ def test_counting_a_request_costs_next_to_nothing() -> None:
     for _ in range(5):
         started = time.perf_counter()
         for _ in range(10_000):
-            metrics.request(0, 11, 0.0007)
+            metrics.latencies(0, 11).observe(0.0007)
         rounds.append((time.perf_counter() - started) / 10_000)
     assert min(rounds) < 5e-6  # a third of a microsecond where it was written; slack for a busy machine
 
@@ -151,7 +151,7 @@ async def ask(port: int, request: bytes) -> tuple[str, str]:
 
 def test_a_scraper_gets_the_format_that_it_accepts() -> None:
     metrics = Metrics()
-    metrics.request(18, 4, 0.001)
+    metrics.latencies(18, 4).observe(0.001)
 
     async def check(port: int) -> None:
         head, body = await ask(port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")

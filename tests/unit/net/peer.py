@@ -11,7 +11,7 @@ from typing import Any
 
 import uvloop
 
-from barnabas.net.server import Connection, Limits, Part, Server, Slot
+from barnabas.net.server import Connection, Limits, Part, Reply, Server, Slot
 from barnabas.net.sockets import TcpNetwork
 from barnabas.wire.frames import FrameError
 
@@ -50,6 +50,11 @@ class HandClock:
         return self.seconds
 
 
+def as_reply(first: bytes, *others: Part) -> Reply:
+    """A reply as the server takes it: with room for the length."""
+    return [bytearray(4) + first, *others]
+
+
 class Bench:
     """A server that does what its frames say, in the order in which they come.
 
@@ -77,14 +82,14 @@ class Bench:
             slot = self.slots[name] = connection.defer(exclusive=command == "exclusive")
             slot.on_abandoned = lambda: self.abandoned.append(name)
         elif command == "wake":
-            self.slots[name].reply([f"woken {name}".encode()])
-            connection.reply([request])
+            self.slots[name].reply(as_reply(f"woken {name}".encode()))
+            connection.reply(as_reply(request))
         elif command == "echo":
-            connection.reply([request])
+            connection.reply(as_reply(request))
         elif command == "big":
-            connection.reply([bytes(int(name))])
+            connection.reply(as_reply(bytes(int(name))))
         elif command == "send":
-            connection.reply([b"<", self.parts[name], b">"])
+            connection.reply(as_reply(b"<", self.parts[name], b">"))
 
     def _bad_frame(self, connection: Connection, error: FrameError) -> None:
         self.bad_frames.append(str(error))

@@ -13,7 +13,7 @@ import pytest
 from barnabas.net.channel import Channel, ChannelClosed, UnsupportedByPeer
 from barnabas.net.sockets import TcpNetwork
 from barnabas.wire.compiler import codec
-from barnabas.wire.headers import decode_request_header, encode_response_header
+from barnabas.wire.headers import decode_request_header, response_head
 from barnabas.wire.messages.k00_produce import ProduceRequest
 from barnabas.wire.messages.k03_metadata import (
     MetadataRequest,
@@ -47,8 +47,8 @@ class FakeBroker:
         """API key, version, correlation id and body of the next request."""
         (size,) = struct.unpack(">i", await self._reader.readexactly(4))
         frame = await self._reader.readexactly(size)
-        header, position = decode_request_header(memoryview(frame))
-        return header.api_key, header.api_version, header.correlation_id, frame[position:]
+        header = decode_request_header(memoryview(frame))
+        return header.api_key, header.api_version, header.correlation_id, frame[header.body :]
 
     async def negotiate(self, highest: int = 4) -> None:
         while True:
@@ -64,7 +64,7 @@ class FakeBroker:
 
     @staticmethod
     def reply(key: int, version: int, correlation_id: int, response: object) -> bytes:
-        header = encode_response_header(key, version, correlation_id)
+        header = response_head(key, version)(correlation_id)[4:]
         return header + b"".join(codec(type(response), version).encode(response))
 
     def say(self, *frames: bytes) -> None:

@@ -15,7 +15,7 @@ from barnabas.core.seams import File
 from barnabas.net.server import Connection, Limits
 from barnabas.net.sockets import TcpListener, TcpNetwork
 from barnabas.storage.disk import RealDisk
-from tests.unit.net.peer import HOST, LOOPS, Bench, framed, run
+from tests.unit.net.peer import HOST, LOOPS, Bench, as_reply, framed, run
 
 MIB = 1 << 20
 FLOOD = b"echo ".ljust(10_000, b".")
@@ -36,10 +36,10 @@ def test_replies_come_in_the_order_of_requests_whatever_is_ready_first(loop: str
             peer = await bench.connect()
             await peer.ask("defer 1", "echo 2", "defer 3", "echo 4")
             await bench.until(lambda: len(bench.served) == 4)  # the later ones were worked on meanwhile
-            bench.slots["3"].reply([b"3"])
+            bench.slots["3"].reply(as_reply(b"3"))
             await peer.ask("echo 5")
             await bench.until(lambda: len(bench.served) == 5)
-            bench.slots["1"].reply([b"1"])
+            bench.slots["1"].reply(as_reply(b"1"))
             assert await peer.replies(5) == ["1", "echo 2", "3", "echo 4", "echo 5"]
 
     run(loop, work())
@@ -54,7 +54,7 @@ def test_nothing_is_worked_on_behind_an_exclusive_request(loop: str) -> None:
             await peer.ask("echo 4")
             await bench.quiet()
             assert bench.served == ["exclusive 1"]
-            bench.slots["1"].reply([b"1"])
+            bench.slots["1"].reply(as_reply(b"1"))
             assert await peer.replies(4) == ["1", "echo 2", "echo 3", "echo 4"]
 
     run(loop, work())
@@ -67,7 +67,7 @@ def test_a_request_without_a_reply_leaves_no_gap(loop: str) -> None:
             await peer.ask("mute", "defer 1", "mute", "echo 2", "defer 3")
             await bench.until(lambda: len(bench.served) == 5)
             bench.slots["3"].reply([])
-            bench.slots["1"].reply([b"1"])
+            bench.slots["1"].reply(as_reply(b"1"))
             await peer.ask("echo 4")
             assert await peer.replies(3) == ["1", "echo 2", "echo 4"]
 
@@ -83,9 +83,9 @@ def test_a_request_that_wakes_an_earlier_one_is_still_replied_to_before_the_next
             under_way = [f"defer {i}" for i in range(32)]
             await peer.ask(*under_way, "wake 1", "echo a", "echo b")
             await bench.until(lambda: len(bench.served) == 32)
-            bench.slots["0"].reply([b"woken 0"])
+            bench.slots["0"].reply(as_reply(b"woken 0"))
             for i in range(2, 32):
-                bench.slots[str(i)].reply([f"woken {i}".encode()])
+                bench.slots[str(i)].reply(as_reply(f"woken {i}".encode()))
             assert await peer.replies(35) == [*(f"woken {i}" for i in range(32)), "wake 1", "echo a", "echo b"]
 
     run(loop, work())
@@ -101,7 +101,7 @@ def test_a_long_chain_of_requests_that_wake_one_another_does_not_nest(loop: str)
             last = await bench.connect()
             await last.ask("defer 250.0")
             await bench.until(lambda: "250.0" in bench.slots)
-            bench.slots["0.0"].reply([b"woken 0.0"])
+            bench.slots["0.0"].reply(as_reply(b"woken 0.0"))
             assert await last.replies(1) == ["woken 250.0"]
 
     run(loop, work())
@@ -149,7 +149,7 @@ def test_a_late_reply_that_is_not_taken_stops_the_reading_too(loop: str) -> None
             peer = await bench.connect(receive_buffer_bytes=4096)
             await peer.ask("defer 1")
             await bench.until(lambda: bench.slots)
-            bench.slots["1"].reply([bytes(8 * MIB)])
+            bench.slots["1"].reply(as_reply(bytes(8 * MIB)))
             flood = asyncio.create_task(peer.send(framed(b"echo " + bytes(16 * MIB))))
             await bench.quiet()
             assert bench.server.traffic.bytes_in < 1000
@@ -168,7 +168,7 @@ def test_no_more_than_a_few_requests_of_a_connection_are_under_way(loop: str) ->
             assert len(bench.served) == 32
             for i in range(100):
                 await bench.until(partial(bench.slots.__contains__, str(i)))
-                bench.slots[str(i)].reply([str(i).encode()])
+                bench.slots[str(i)].reply(as_reply(str(i).encode()))
             assert await peer.replies(100) == [str(i) for i in range(100)]
 
     run(loop, work())
@@ -263,7 +263,7 @@ def test_requests_that_were_put_off_cost_no_more_than_their_bytes() -> None:
             assert bench.served == ["exclusive 1"]
             assert isinstance(connection._backlog, memoryview)
             assert len(connection._backlog) <= 65536
-            bench.slots["1"].reply([b"1"])
+            bench.slots["1"].reply(as_reply(b"1"))
             await bench.until(lambda: len(bench.served) == 5001)
 
     run("asyncio", work())
@@ -404,11 +404,11 @@ def test_who_waits_for_a_connection_that_ends_learns_of_it(loop: str) -> None:
             peer = await bench.connect()
             await peer.ask("defer 1", "defer 2", "defer 3")
             await bench.until(lambda: len(bench.slots) == 3)
-            bench.slots["2"].reply([b"2"])
+            bench.slots["2"].reply(as_reply(b"2"))
             peer.socket.close()
             await bench.until(lambda: bench.abandoned)
             assert bench.abandoned == ["1", "3"]
-            bench.slots["1"].reply([b"too late"])
+            bench.slots["1"].reply(as_reply(b"too late"))
 
     run(loop, work())
 

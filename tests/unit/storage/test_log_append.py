@@ -39,9 +39,9 @@ def _patched(position: int, form: str, value: int, **options: Any) -> memoryview
 
 REFUSALS: list[tuple[str, Callable[[], memoryview], ErrorCode]] = [
     ("too short for a header", lambda: batch()[:60], ErrorCode.CORRUPT_MESSAGE),
-    ("cut at the end", lambda: batch()[:-1], ErrorCode.CORRUPT_MESSAGE),
-    ("length less than a header", lambda: _patched(8, ">i", 48), ErrorCode.CORRUPT_MESSAGE),
-    ("negative length", lambda: _patched(8, ">i", -1), ErrorCode.CORRUPT_MESSAGE),
+    ("cut at the end", lambda: batch()[:-1], ErrorCode.INVALID_RECORD),
+    ("length less than a header", lambda: _patched(8, ">i", 48), ErrorCode.INVALID_RECORD),
+    ("negative length", lambda: _patched(8, ">i", -1), ErrorCode.INVALID_RECORD),
     ("old magic", lambda: _patched(16, ">b", 1), ErrorCode.INVALID_RECORD),
     ("wrong CRC", lambda: _patched(17, ">I", 12345), ErrorCode.CORRUPT_MESSAGE),
     ("two batches", lambda: memoryview(bytearray(bytes(batch()) + bytes(batch()))), ErrorCode.INVALID_RECORD),

@@ -254,7 +254,7 @@ def test_a_codec_is_compiled_once() -> None:
 def test_the_generated_code_can_be_read() -> None:
     text = source(Shape, 3)
     assert "def decode(buffer, position=0):" in text
-    assert "def encode(message):" in text
+    assert "def encode(message, head=b''):" in text
 
 
 def test_a_request_with_too_many_elements_is_refused_before_they_are_made() -> None:

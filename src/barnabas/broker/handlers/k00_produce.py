@@ -22,8 +22,9 @@ from barnabas.broker.dispatch import Later
 from barnabas.broker.verification import PartitionKey, join_transaction
 from barnabas.cluster.delayed import DelayedProduce
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.records.batch import COMPRESSION_MASK, HEADER_SIZE, LOG_OVERHEAD, TRANSACTIONAL, read_header
+from barnabas.records.batch import COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL, read_header
 from barnabas.wire.messages.k00_produce import (
+    LeaderIdAndEpoch,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -41,6 +42,7 @@ _FIRST_VERSION_WITH_ZSTD = 7
 _FIRST_VERSION_WITH_ABORTABLE = 11
 _FIRST_VERSION_THAT_ADDS = 12
 _FIRST_VERSION_BY_TOPIC_ID = 13
+_NO_LEADER_HINT = LeaderIdAndEpoch()
 _TERMS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -63,25 +65,20 @@ def _append(
     replicas = broker.replicas
     acks = request.acks
     now_ms = broker.clock.now_ms()
-    response = ProduceResponse()
+    responses: list[TopicProduceResponse] = []
     waiting: list[tuple[PartitionProduceResponse, Partition, AppendInfo]] = []
     failed = False
     for topic in request.topic_data:
-        results = TopicProduceResponse(topic.name, topic.topic_id)
-        response.responses.append(results)
+        results: list[PartitionProduceResponse] = []
+        responses.append(TopicProduceResponse(topic.name, topic.topic_id, results))
         for data in topic.partition_data:
             index = data.index
             try:
-                if not -1 <= acks <= 1:
-                    raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}; only -1, 0 and 1 are known")
-                name = topic.name
-                if context.version >= _FIRST_VERSION_BY_TOPIC_ID:
-                    name = replicas.name_of(topic.topic_id)
+                name = topic.name if context.version < _FIRST_VERSION_BY_TOPIC_ID else replicas.name_of(topic.topic_id)
                 partition = replicas.get(name, index)
                 if refused and (name, index) in refused:
                     raise KafkaError(refused[name, index], "the transaction's coordinator refused this partition")
-                records = _checked(data.records, context.version, request.transactional_id)
-                info = partition.append(records, now_ms, acks)
+                info = partition.append(_checked(data.records, request, context), now_ms, acks)
             except KafkaError as error:
                 failed = True
                 broker.metrics.error(_KEY, error.code)
@@ -91,33 +88,38 @@ def _append(
                 result = PartitionProduceResponse(index, replicas.disk_failed(partition, error), -1)
             else:
                 result = PartitionProduceResponse(
-                    index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
+                    index,
+                    0,
+                    info.first_offset,
+                    info.log_append_time_ms,
+                    info.log_start_offset,
+                    [],
+                    None,
+                    _NO_LEADER_HINT,
                 )
                 if not partition.is_acknowledged(info, acks):
                     waiting.append((result, partition, info))
-            results.partition_responses.append(result)
+            results.append(result)
     if not acks:
         if failed:
             context.connection.close("failed request with acks=0")
         return None
-    if not waiting:
-        return response
-    return _acknowledge_later(request, response, waiting, context)
+    response = ProduceResponse(responses)
+    return _acknowledge_later(request, response, waiting, context) if waiting else response
 
 
-def _checked(records: memoryview | None, version: int, transactional_id: str | None) -> memoryview:
-    """What the protocol asks of the records as a whole; the log judges the batch itself."""
+def _checked(records: memoryview | None, request: ProduceRequest, context: Context) -> memoryview:
+    """What the protocol asks of the request and its records as a whole; the log judges the batch itself."""
+    if not -1 <= request.acks <= 1:
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; only -1, 0 and 1 are known")
     if records is None or len(records) < HEADER_SIZE:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request must carry one record batch per partition")
-    if int.from_bytes(records[8:12], "big") + LOG_OVERHEAD != len(records) and records[16] == 2:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD, "a produce request must carry exactly one whole record batch per partition"
-        )
     attributes = records[22]
-    if attributes & COMPRESSION_MASK == _ZSTD and version < _FIRST_VERSION_WITH_ZSTD:
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
-    if attributes & TRANSACTIONAL and transactional_id is None:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "a batch of a transaction needs the transactional id beside it")
+    if attributes:
+        if attributes & COMPRESSION_MASK == _ZSTD and context.version < _FIRST_VERSION_WITH_ZSTD:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
+        if attributes & TRANSACTIONAL and request.transactional_id is None:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "a batch of a transaction needs a transactional id beside it")
     return records
 
 
