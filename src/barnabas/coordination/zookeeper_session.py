@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeAlias
@@ -218,10 +219,10 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self.problem = ""
         self._connect_timeout_s = connect_timeout_s
         self._connection: socket.socket | None = None
-        self._is_cut = False
+        self._is_cut = threading.Event()
 
     def create_connection(self, *arguments: Any, **options: Any) -> socket.socket:
-        if self._is_cut:
+        if self._is_cut.is_set():
             raise ConnectionAbortedError("closing")
         try:
             connection: socket.socket = super().create_connection(
@@ -232,13 +233,22 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
             raise
         self._connection = connection
         self.problem = ""
-        if self._is_cut:
+        if self._is_cut.is_set():
             self.cut()
         return connection
 
+    def spawn(self, function: Callable[..., None], *arguments: Any, **options: Any) -> Any:
+        """kazoo logs what ends its thread, and says that the session is over; the interpreter need not print it too."""
+
+        def quietly() -> None:
+            with suppress(Exception):
+                function(*arguments, **options)
+
+        return super().spawn(quietly)
+
     def cut(self) -> None:
         """For good: no other connection follows."""
-        self._is_cut = True
+        self._is_cut.set()
         if self._connection is not None:
             with suppress(OSError):
                 self._connection.shutdown(socket.SHUT_RDWR)
