@@ -1,4 +1,4 @@
-"""Requests of a transaction that is over: what each is told, whatever has happened since, and that it changes nothing."""
+"""Requests of a transaction that is over: what each is told after what has happened since, and that nothing changes."""
 
 from __future__ import annotations
 
@@ -104,7 +104,9 @@ def _successor_has_committed(producer: TransactionalProducer, topic: str) -> Non
     successor.end(commit=True)
 
 
-SINCE: list[Callable[[TransactionalProducer, str], None]] = [
+Step = Callable[[TransactionalProducer, str], None]
+
+SINCE: list[Step] = [
     _committed,
     _aborted,
     _next_is_open,
@@ -128,7 +130,7 @@ LATE: dict[str, tuple[Callable[[Past], ErrorCode], ErrorCode]] = {
     "TxnOffsetCommit of the first protocol": (lambda past: past.commit_offsets(4), OLD_EPOCH),
 }
 """Requests, and the error code that tells their sender that its epoch is over."""
-REPEATED = {
+REPEATED: dict[tuple[str, Step], ErrorCode] = {
     ("EndTxn, commit", _committed): NONE,
     ("EndTxn, abort", _committed): INVALID,
     ("EndTxn, commit", _aborted): INVALID,
@@ -139,9 +141,7 @@ REPEATED = {
 
 @pytest.mark.parametrize("late", LATE)
 @pytest.mark.parametrize("since", SINCE, ids=lambda step: step.__name__.strip("_").replace("_", " "))
-def test_a_late_request_is_refused_and_changes_nothing(
-    client: Client, since: Callable[[TransactionalProducer, str], None], late: str
-) -> None:
+def test_a_late_request_is_refused_and_changes_nothing(client: Client, since: Step, late: str) -> None:
     topic = client.create_topic(PARTITIONS)
     producer = TransactionalProducer(client)
     find_coordinator(client, producer.name, GROUP)
