@@ -375,11 +375,13 @@ class ClassicGroup(ClassicGroupBase):
         return out
 
     def _assign(self, request: SyncGroupRequest, now: Now, out: Outcome) -> None:
-        assignments = {assignment.member_id: assignment.assignment for assignment in request.assignments}
-        for member in self.members:
-            member.assignment = bytes(assignments.get(member.member_id, b""))
-        record = self.record()
-        if self._is_too_large(record):
+        given = {assignment.member_id: assignment.assignment for assignment in request.assignments}
+        record = None
+        if sum(len(given.get(member.member_id, b"")) for member in self.members) <= self._config.max_record_bytes:
+            for member in self.members:  # what is too much in any case is not copied first
+                member.assignment = bytes(given.get(member.member_id, b""))
+            record = self.record()
+        if record is None or self._is_too_large(record):
             self._answer_syncs(ErrorCode.UNKNOWN_SERVER_ERROR, now, out)
             self._prepare_rebalance(now, out)
             return
