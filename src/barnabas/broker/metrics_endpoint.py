@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.metrics import LATENCY_BOUNDS, Histogram, Metrics, PartitionSample
+from barnabas.broker.samples import NOTHING, StateSample
 from barnabas.core.errors import ErrorCode
 from barnabas.net.server import Traffic
 from barnabas.wire.registry import api
@@ -33,6 +34,7 @@ class Scrape(NamedTuple):
     closed: dict[str, int]
     open_connections: int
     partitions: list[PartitionSample]
+    state: StateSample
 
 
 _COUNTERS = {
@@ -55,9 +57,17 @@ _PARTITION_GAUGES = {
     "log_end_offset": "The offset that the next record will have.",
     "size_bytes": "Bytes of the log on disk.",
 }
+_COMPACTION_COUNTERS = {
+    "rounds": "Rounds of compaction, each over one log.",
+    "seconds": "Time spent in rounds of compaction.",
+    "read_bytes": "Bytes of segments that compaction replaced.",
+    "written_bytes": "Bytes of segments that compaction put in their place.",
+}
 
 
-def take(metrics: Metrics, traffic: Traffic, partitions: Iterable[PartitionSample]) -> Scrape:
+def take(
+    metrics: Metrics, traffic: Traffic, partitions: Iterable[PartitionSample], state: StateSample = NOTHING
+) -> Scrape:
     """Copy the numbers; runs on the loop."""
     closed = dict(traffic.closed or {})
     return Scrape(
@@ -82,6 +92,7 @@ def take(metrics: Metrics, traffic: Traffic, partitions: Iterable[PartitionSampl
         closed,
         traffic.accepted - sum(closed.values()),
         list(partitions),
+        state,
     )
 
 
@@ -150,6 +161,38 @@ def _families(scrape: Scrape, build: Mapping[str, str]) -> Iterator[Metric]:
         for sample in scrape.partitions:
             gauge.add_metric((sample.topic, str(sample.partition)), getattr(sample, field))
         yield gauge
+    yield from _state_families(scrape.state)
+
+
+def _state_families(state: StateSample) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    shards = GaugeMetricFamily(
+        "barnabas_coordinator_shards", "Partitions of internal topics led here.", labels=("coordinator", "state")
+    )
+    for labels, count in sorted(state.shards.items()):
+        shards.add_metric(labels, count)
+    yield shards
+
+    groups = GaugeMetricFamily("barnabas_groups", "Groups coordinated here.", labels=("type", "state"))
+    for labels, count in sorted(state.groups.items()):
+        groups.add_metric(labels, count)
+    yield groups
+
+    transactional_ids = GaugeMetricFamily(
+        "barnabas_transactional_ids", "Transactional ids coordinated here.", labels=("state",)
+    )
+    for label, count in sorted(state.transactional_ids.items()):
+        transactional_ids.add_metric((label,), count)
+    yield transactional_ids
+
+    for field, text in _COMPACTION_COUNTERS.items():
+        yield CounterMetricFamily(f"barnabas_compaction_{field}", text, value=getattr(state.compaction, field))
+    yield GaugeMetricFamily(
+        "barnabas_compaction_uncleanable_logs",
+        "Logs that cannot be compacted because they are damaged.",
+        value=state.uncleanable_logs,
+    )
 
 
 def _copy(histogram: Histogram) -> tuple[list[int], float]:
@@ -174,12 +217,14 @@ class MetricsEndpoint:
         traffic: Traffic,
         partitions: Callable[[], Iterable[PartitionSample]],
         build: Mapping[str, str],
+        state: Callable[[], StateSample] = lambda: NOTHING,
     ) -> None:
-        """`partitions` is called on the loop; `build` tells version, Python, codec engine and the like."""
+        """`partitions` and `state` are called on the loop; `build` tells version, Python, codec engine and the like."""
         self._metrics = metrics
         self._traffic = traffic
         self._partitions = partitions
         self._build = build
+        self._state = state
         self._scrapers: set[asyncio.Task[None]] = set()
         self._one_at_a_time = asyncio.Lock()
         self._server: asyncio.Server | None = None
@@ -223,7 +268,7 @@ class MetricsEndpoint:
             return _response("404 Not Found", b"the metrics are at /metrics\n", "text/plain")
         accept = next((line[7:].strip() for line in headers if line[:7].lower() == "accept:"), "")
         async with self._one_at_a_time:
-            scrape = take(self._metrics, self._traffic, self._partitions())
+            scrape = take(self._metrics, self._traffic, self._partitions(), self._state())
             body, content_type = await asyncio.to_thread(render, scrape, self._build, accept)
         return _response("200 OK", body, content_type)
 

@@ -171,10 +171,13 @@ async def _start_metrics(broker: Broker, host: str, port: int | None) -> Metrics
 
     from barnabas import __version__
     from barnabas.broker.metrics_endpoint import MetricsEndpoint
+    from barnabas.broker.samples import sample_state
     from barnabas.records import engine
 
     build = {"version": __version__, "python": platform.python_version(), "codec": engine.describe()}
-    endpoint = MetricsEndpoint(broker.metrics, broker.server.traffic, broker.partition_samples, build)
+    endpoint = MetricsEndpoint(
+        broker.metrics, broker.server.traffic, broker.partition_samples, build, lambda: sample_state(broker)
+    )
     try:
         bound = await endpoint.start(host, port)
     except OSError as error:

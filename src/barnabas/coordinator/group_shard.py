@@ -14,7 +14,7 @@ The others are answered with the whole response. The requests of members are in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 
@@ -63,6 +63,11 @@ class GroupShard(Membership):
         self._offset_config = config
         self._offset_limits = OffsetLimits(config.offset_metadata_max_bytes, config.batch_max_bytes)
         self._offsets = OffsetStore()
+
+    @property
+    def groups(self) -> Mapping[str, AnyGroup]:
+        """By group id; to be read only."""
+        return self._groups
 
     # the log
 

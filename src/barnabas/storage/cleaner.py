@@ -153,6 +153,15 @@ def job_for(found: Cleanable, now_ms: int, config: Settings, secret: bytes) -> C
     )
 
 
+class Totals(NamedTuple):
+    """The rounds that were brought to their end so far."""
+
+    rounds: int = 0
+    seconds: float = 0.0
+    read_bytes: int = 0
+    written_bytes: int = 0
+
+
 class Cleaner:
     """Owned by the event loop."""
 
@@ -174,6 +183,12 @@ class Cleaner:
         self._config = config
         self._random = random
         self._uncleanable: set[Log] = set()
+        self.totals = Totals()
+
+    @property
+    def uncleanable_logs(self) -> int:
+        """Logs that are damaged, and grow for want of compaction; a restart tries them again."""
+        return len(self._uncleanable)
 
     async def sweep(self) -> None:
         """Clean what is due, the dirtiest log first, until nothing is."""
@@ -246,6 +261,14 @@ class Cleaner:
 
     def _done(self, log: Log, groups: list[CleanedGroup], seconds: float) -> None:
         log.first_dirty_offset = groups[-1].end_offset
+        read_bytes, written_bytes = sum(group.old_size for group in groups), sum(group.size for group in groups)
+        before = self.totals
+        self.totals = Totals(
+            before.rounds + 1,
+            before.seconds + seconds,
+            before.read_bytes + read_bytes,
+            before.written_bytes + written_bytes,
+        )
         _log.info(
             "log compacted",
             topic=log.topic,
@@ -253,8 +276,8 @@ class Cleaner:
             first_dirty_offset=log.first_dirty_offset,
             segments=sum(len(group.base_offsets) for group in groups),
             segments_left=len(groups),
-            size_bytes=sum(group.old_size for group in groups),
-            size_bytes_left=sum(group.size for group in groups),
+            size_bytes=read_bytes,
+            size_bytes_left=written_bytes,
             seconds=round(seconds, 3),
         )
 

@@ -276,6 +276,7 @@ async def test_a_damaged_log_is_told_once_and_the_others_are_cleaned(
         told = [message for message in caplog.messages if "cannot be compacted" in message]
         assert len(told) == 1
         assert len(_values(good)) == 5
+        assert (run.manager.cleaner.uncleanable_logs, run.manager.cleaner.totals.rounds) == (1, 1)
         run.crash()
 
 
