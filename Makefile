@@ -6,11 +6,12 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 DECLARED := pyproject.toml setup.py
 CODEC  := $(addprefix src/barnabas/records/,codec.py column_codec.py compaction_codec.py)
+RELEASE := .release
 
 .DEFAULT_GOAL := help
 # A half-made .venv is made again.
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check fmt bench peers clean
+.PHONY: help setup run test check fmt wheel bench peers clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -34,7 +35,10 @@ fmt: setup ## Format the code, and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup peers ## Measure Barnabas against Apache Kafka (about fifteen minutes)
+wheel: $(RELEASE)/.wheel ## Build the wheel of a release, with the broker's hot path compiled, into dist/
+
+bench: export BARNABAS_TEST_PYTHON = $(CURDIR)/$(RELEASE)/bin/python
+bench: setup peers $(RELEASE)/.installed ## Measure a release against Apache Kafka (about fifteen minutes)
 	$(BIN)/python -m benchmarks.broker $(ARGS)
 	$(BIN)/python -m benchmarks.coordination $(ARGS)
 	$(BIN)/python -m benchmarks.compaction
@@ -43,7 +47,7 @@ peers: ## Install the programs that the tests measure against (Kafka, kcat, Kafk
 	@tests/install-peers
 
 clean: ## Remove everything that make has made, peers included
-	rm -rf $(VENV) .peers .benchmarks .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) $(RELEASE) .peers .benchmarks .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	rm -rf src/*.egg-info src/barnabas/records/_codec_c*
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
@@ -70,4 +74,19 @@ $(VENV)/.codec: $(CODEC) | $(VENV)/.dev
 	@echo "compiling the record codec"
 	@BARNABAS_REQUIRE_COMPILED=1 $(PIP) install --editable . --no-deps
 	@$(BIN)/python -c 'import sys; from barnabas.records import engine; sys.exit(not engine.COMPILED and engine.REASON)'
+	@touch $@
+
+# A release is built from a copy, so that no compiled module comes to lie beside the sources that are worked on.
+$(RELEASE)/.wheel: $(DECLARED) $(shell find src -name '*.py') | $(VENV)/.dev
+	@echo "building the wheel of a release (about a minute)"
+	@rm -rf $(RELEASE)/tree dist && mkdir -p $(RELEASE)/tree
+	@cp -r LICENSE README.md pyproject.toml setup.py src $(RELEASE)/tree && rm -f $(RELEASE)/tree/src/barnabas/records/_codec_c*
+	@BARNABAS_COMPILE_BROKER=1 BARNABAS_REQUIRE_COMPILED=1 \
+	  $(BIN)/python -m build --wheel --no-isolation --outdir dist $(RELEASE)/tree > $(RELEASE)/build.log 2>&1 \
+	  || { tail -n 30 $(RELEASE)/build.log; exit 1; }
+	@touch $@ && ls dist/*.whl
+
+$(RELEASE)/.installed: $(RELEASE)/.wheel
+	@$(BIN)/python -m venv --without-pip $(RELEASE)
+	@$(PIP) --python $(RELEASE)/bin/python install --force-reinstall dist/*.whl
 	@touch $@

@@ -346,7 +346,7 @@ def eventually(question: Callable[[], T], expected: T, timeout: float = 10) -> N
 
 def barnabas_command(*arguments: str) -> list[str]:
     """The command line of `barnabas` in the interpreter that runs the tests."""
-    return [sys.executable, "-m", "barnabas.cli", *arguments]
+    return [os.environ.get("BARNABAS_TEST_PYTHON", sys.executable), "-m", "barnabas.cli", *arguments]
 
 
 def collect_sockets() -> None:

@@ -68,6 +68,19 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Packages:
     return Packages(sdist, wheel)
 
 
+@pytest.fixture(scope="module")
+def release(packages: Packages, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with the wheel of a release, whose hot path is compiled."""
+    directory = tmp_path_factory.mktemp("release")
+    with tarfile.open(packages.sdist) as archive:
+        archive.extractall(directory, filter="data")
+    (tree,) = directory.iterdir()
+    required = {"BARNABAS_COMPILE_BROKER": "1", "BARNABAS_REQUIRE_COMPILED": "1"}
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", directory / "dist", tree, **required)
+    (wheel,) = (directory / "dist").glob("*.whl")
+    return installed(wheel, directory / "venv")
+
+
 def installed(package: Path, directory: Path, **environment: str) -> Path:
     """The Python of a new environment that holds the package and what it depends on."""
     venv.create(directory, with_pip=False)
@@ -101,3 +114,12 @@ def test_without_a_compiler_the_source_archive_installs_plain_python(packages: P
     python = installed(packages.sdist, tmp_path / "sdist", CC=shutil.which("false") or "false")
     expected = "uncompiled record codec: barnabas.records._codec_c is not built; "
     assert run(python, "-I", "-c", USE).startswith(expected)
+
+
+@pytest.mark.parametrize("suite", ["produce", "fetch", "idempotence", "topics", "groups_join", "transactions"])
+def test_the_compiled_hot_path_answers_as_its_sources_do(release: Path, suite: str) -> None:
+    """The tests that judge the sources request by request judge the release, too."""
+    where = run(release, "-I", "-c", "import barnabas.broker.dispatch as module; print(module.__file__)")
+    assert not where.strip().endswith(".py")
+    tests = ROOT / "tests" / "broker" / f"test_broker_{suite}.py"
+    run(sys.executable, "-m", "pytest", "-q", tests, BARNABAS_TEST_PYTHON=str(release))

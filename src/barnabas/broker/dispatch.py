@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -66,17 +65,28 @@ class Later(Generic[R]):
             self._then = callback
 
 
-@dataclass(slots=True)
 class Context:
     """What a handler knows besides its request; `route`, `correlation_id` and `started` are the dispatcher's."""
 
-    broker: Broker
-    connection: Connection
-    version: int
-    client_id: str | None
-    route: Route
-    correlation_id: int
-    started: float
+    __slots__ = ("broker", "client_id", "connection", "correlation_id", "route", "started", "version")
+
+    def __init__(
+        self,
+        broker: Broker,
+        connection: Connection,
+        version: int,
+        client_id: str | None,
+        route: Route,
+        correlation_id: int,
+        started: float,
+    ) -> None:
+        self.broker = broker
+        self.connection = connection
+        self.version = version
+        self.client_id = client_id
+        self.route = route
+        self.correlation_id = correlation_id
+        self.started = started
 
     @property
     def client_host(self) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -78,6 +79,15 @@ def check_engine(_: Path) -> Iterator[Finding]:
     """Whether the loops over single records run as C; brokers do not need them, clients are slow without."""
     kind = "compiled" if engine.COMPILED else "uncompiled, so clients are slow"
     yield Finding("record engine", Status.OK if engine.COMPILED else Status.WARNING, f"{kind}: {engine.REASON}")
+
+
+def check_hot_path(_: Path) -> Iterator[Finding]:
+    """Whether what every request passes runs as C, as in a wheel that was built for it."""
+    spec = find_spec("barnabas.broker.dispatch")
+    compiled = spec is not None and spec.origin is not None and not spec.origin.endswith(".py")
+    yield Finding(
+        "hot path", Status.OK, "compiled" if compiled else "plain Python; a wheel of `make wheel` has it compiled"
+    )
 
 
 def check_packages(_: Path) -> Iterator[Finding]:
@@ -167,6 +177,7 @@ def check_start(_: Path) -> Iterator[Finding]:
 CHECKS: tuple[Callable[[Path], Iterator[Finding]], ...] = (
     check_python,
     check_engine,
+    check_hot_path,
     check_packages,
     check_system_calls,
     check_descriptors,
