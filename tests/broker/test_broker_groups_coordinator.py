@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from barnabas.core.errors import ErrorCode
+from barnabas.wire.messages.k08_offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from barnabas.wire.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+)
 from barnabas.wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from barnabas.wire.messages.k11_join_group import JoinGroupRequest
+from barnabas.wire.messages.k12_heartbeat import HeartbeatRequest
+from barnabas.wire.messages.k13_leave_group import LeaveGroupRequest
+from barnabas.wire.messages.k14_sync_group import SyncGroupRequest
 from barnabas.wire.messages.k15_describe_groups import DescribeGroupsRequest
 from barnabas.wire.messages.k16_list_groups import ListGroupsRequest
 from barnabas.wire.messages.k42_delete_groups import DeleteGroupsRequest
@@ -19,11 +33,14 @@ from tests.broker.group_client import (
     SHARE,
     TRANSACTION,
     Group,
-    Member,
+    await_coordinator,
     commit,
-    fetched_group,
+    commit_request,
+    committed_topic,
+    fetched,
     find_coordinator,
 )
+from tests.broker.servers import barnabas_only, start
 from tests.broker.wire_client import EARLIEST, LATEST, Client
 from tests.peers import Broker, eventually
 
@@ -96,29 +113,77 @@ def test_the_internal_topics_are_made_compacted_when_they_are_first_needed(start
             assert client.list_offset(topic, EARLIEST).offset == 0
 
 
-def test_before_the_topic_of_offsets_is_there_no_group_has_a_coordinator(start_broker: Callable[..., Broker]) -> None:
-    address = start_broker().address
-    with Client(address) as client, Member(address, "g") as member:
-        topic = client.create_topic()
-        answers = {
-            "join": member.call(member.join_request()).error_code,
-            "sync": member.sync().error_code,
-            "heartbeat": member.heartbeat(),
-            "leave": member.leave(),
-            "commit": commit(client, "g", topic, 1),
-            "fetch": fetched_group(client, "g", {topic: [0]}).error_code,
-            "fetch of old": fetched_group(client, "g", {topic: [0]}, version=7).error_code,
-            "describe": client.call(DescribeGroupsRequest(["g"])).groups[0].error_code,
-            "delete": client.call(DeleteGroupsRequest(["g"])).results[0].error_code,
-            "offset delete": client.call(OffsetDeleteRequest("g", [])).error_code,
-            "consumer heartbeat": client.call(joining("g")).error_code,
-            "consumer describe": client.call(ConsumerGroupDescribeRequest(["g"])).groups[0].error_code,
+def code_of_partition(response: Any) -> int:
+    code: int = response.topics[0].partitions[0].error_code
+    return code
+
+
+QUESTIONS: dict[str, tuple[Any, int, Callable[[Any], int]]] = {
+    "JoinGroup": (JoinGroupRequest("g", 30_000, 30_000, "", None, "consumer"), 9, attrgetter("error_code")),
+    "SyncGroup": (SyncGroupRequest("g", 1, "m", None, "consumer", "range"), 5, attrgetter("error_code")),
+    "Heartbeat": (HeartbeatRequest("g", 1, "m"), 4, attrgetter("error_code")),
+    "LeaveGroup": (LeaveGroupRequest("g", "m"), 5, attrgetter("error_code")),
+    "OffsetFetch 7": (OffsetFetchRequest("g", []), 7, attrgetter("error_code")),
+    "OffsetFetch 1": (
+        OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0])]),
+        1,
+        code_of_partition,
+    ),
+    "OffsetFetch": (
+        OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=[])]),
+        10,
+        lambda response: response.groups[0].error_code,
+    ),
+    "ListGroups": (ListGroupsRequest(), 5, attrgetter("error_code")),
+    "DescribeGroups": (DescribeGroupsRequest(["g"]), 6, lambda response: response.groups[0].error_code),
+    "DeleteGroups": (DeleteGroupsRequest(["g"]), 2, lambda response: response.results[0].error_code),
+    "OffsetDelete": (OffsetDeleteRequest("g"), 0, attrgetter("error_code")),
+    "ConsumerGroupHeartbeat": (
+        ConsumerGroupHeartbeatRequest("g", "m", 0, None, None, 30_000, ["t"], topic_partitions=[]),
+        1,
+        attrgetter("error_code"),
+    ),
+    "ConsumerGroupDescribe": (ConsumerGroupDescribeRequest(["g"]), 1, lambda response: response.groups[0].error_code),
+}
+
+
+def answers_to_all(address: str, topic: str) -> dict[str, ErrorCode]:
+    """The error code of every request about the group "g", all asked at the same moment."""
+    place = OffsetCommitRequestTopic(topic, bytes(16), [OffsetCommitRequestPartition(0, 1)])
+    questions = {"OffsetCommit": (commit_request("g", [place]), 9, code_of_partition), **QUESTIONS}
+    with ExitStack() as connections:
+        clients = {name: connections.enter_context(Client(address)) for name in questions}
+        sent = {name: clients[name].send(request, version) for name, (request, version, _) in questions.items()}
+        return {
+            name: ErrorCode(code_of(clients[name].receive(request, version, sent[name])))
+            for name, (request, version, code_of) in questions.items()
         }
+
+
+def test_before_the_topic_of_offsets_is_there_no_group_has_a_coordinator(start_broker: Callable[..., Broker]) -> None:
+    broker = start_broker()
+    with Client(broker.address) as client:
+        answers = answers_to_all(broker.address, client.create_topic())
+        assert answers.pop("ListGroups") == ErrorCode.NONE
         assert answers == dict.fromkeys(answers, ErrorCode.NOT_COORDINATOR)
-        listed = client.call(ListGroupsRequest())
-        assert (listed.error_code, listed.groups) == (ErrorCode.NONE, [])
+        assert client.call(ListGroupsRequest()).groups == []
         assert client.describe_topic(OFFSETS).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def joining(group_id: str) -> ConsumerGroupHeartbeatRequest:
-    return ConsumerGroupHeartbeatRequest(group_id, "m", 0, None, None, 30_000, ["t"], topic_partitions=[])
+@barnabas_only("Kafka may have loaded them before it answers the first question")
+def test_while_its_groups_are_loaded_a_coordinator_answers_nothing_else(tmp_path: Path) -> None:
+    settings = {"offsets.topic.num.partitions": "1"}
+    with start(tmp_path / "own", settings) as broker, Group(broker.address, "g") as group:
+        topic = group.client.create_topic(partitions=200)
+        places = [OffsetCommitRequestPartition(partition, 7) for partition in range(200)]
+        request = commit_request("g", [committed_topic(group.client, topic, *places, version=9)])
+        for _ in range(40):
+            sent = [group.client.send(request, 9) for _ in range(10)]
+            for correlation_id in sent:
+                group.client.receive(request, 9, correlation_id)
+    with start(tmp_path / "own", settings) as broker, Client(broker.address) as client:
+        answers = answers_to_all(broker.address, topic)
+        assert answers == dict.fromkeys(answers, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        assert find_coordinator(client, "g").error_code == ErrorCode.NONE
+        await_coordinator(client, "g")
+        assert fetched(client, "g", topic, 199).committed_offset == 7
