@@ -133,11 +133,12 @@ def test_append_after_losing_the_claim_is_refused(run: Callable[[Body], None]) -
     async def body(cluster: Cluster) -> None:
         store = await cluster.session(1)
         old = await win(store)
+        assert await store.append(old, 0, b"id", [b"in time"]) == Done(1)
         new = await win(store)
-        assert await store.append(old, 0, b"id", [b"late"]) == Refused(Refusal.STALE_EPOCH)
+        assert await store.append(old, 1, b"id", [b"late"]) == Refused(Refusal.STALE_EPOCH)
         assert await store.snapshot(old, 0, [b"late"]) == Refused(Refusal.STALE_EPOCH)
-        assert await store.append(new, 0, b"id", [b"right"]) == Done(1)
-        assert [batch.records for batch in await read_all(store)] == [(b"right",)]
+        assert await store.append(new, 1, b"id", [b"right"]) == Done(2)
+        assert [batch.records for batch in await read_all(store)] == [(b"in time",), (b"right",)]
         assert await store.latest_snapshot() is None
 
     run(body)
@@ -205,16 +206,24 @@ def test_a_watch_fires_at_once_and_then_for_every_change_of_others(run: Callable
     async def body(cluster: Cluster) -> None:
         writer, follower = await cluster.session(1), await cluster.session(2)
         await follower.watch()
-        epoch = await win(writer)
-        while (await follower.claim()).holder != 1:
-            await follower.watch()
+
+        async def told(question: Callable[[], Awaitable[object]], expected: object, change: Awaitable[object]) -> None:
+            async def follow() -> None:
+                while await question() != expected:
+                    await follower.watch()
+
+            following = asyncio.create_task(follow())
+            await asyncio.sleep(0.05)  # it has looked, and waits
+            await change
+            await following
+
+        async def length() -> int:
+            return len(await read_all(follower))
+
+        await told(follower.claim, Claim(1, 1), writer.campaign(0))
         for index in range(5):
-            await writer.append(epoch, index, b"%d" % index, [b"record"])
-            while len(await read_all(follower)) <= index:
-                await follower.watch()
-        await writer.close()
-        while (await follower.claim()).holder is not None:
-            await follower.watch()
+            await told(length, index + 1, writer.append(1, index, b"%d" % index, [b"record"]))
+        await told(follower.claim, Claim(1, None), writer.close())
 
     run(body)
 
