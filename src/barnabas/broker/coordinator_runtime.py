@@ -1,7 +1,8 @@
 """Drives the shards of one internal topic: load, execute, wait for the watermark, keep time.
 
 A shard lives where its partition is led. When leadership comes it is loaded from the log, and answers
-COORDINATOR_LOAD_IN_PROGRESS meanwhile; when leadership goes, it is dropped, and whoever waits is told NOT_COORDINATOR.
+COORDINATOR_LOAD_IN_PROGRESS until it is, and what was read is committed; when leadership goes, it is dropped, and
+whoever waits is told NOT_COORDINATOR.
 
 An operation changes the shard at once and gives records. They are appended together, and the replies leave when the
 watermark has passed them; a read has no records, and leaves when everything that was appended before it is committed.
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _log = logs.get_logger(__name__)
 _LOAD_BYTES = 1 << 20
+_LOAD_PAUSE_SECONDS = 1.0
 
 
 class Producer(NamedTuple):
@@ -83,9 +85,10 @@ class ShardDriver(Generic[S]):
         self._on_committed = on_committed
         self._closed = False
         self._tokens = 0
-        self._waiting: dict[Token, asyncio.Future[Any]] = {}
+        self._waiting: dict[Token, Callable[[Any], None]] = {}
         self._uncommitted: deque[tuple[int, Outcome]] = deque()  # the offset that must be committed first
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0  # when it will go off
         self._loading = asyncio.ensure_future(self._load())
 
     @property
@@ -94,19 +97,36 @@ class ShardDriver(Generic[S]):
 
     # operations
 
+    def call(
+        self,
+        operation: Callable[[S, Token, Now], Outcome],
+        reply: Callable[[Any], None],
+        producer: Producer | None = None,
+    ) -> None:
+        """Run an operation; `reply` is called with its response, or with a KafkaError if the shard cannot give one."""
+        shard = self.shard
+        if shard is None or self._closed:
+            reply(KafkaError(ErrorCode.NOT_COORDINATOR if self._closed else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            return
+        self._tokens += 1
+        self._waiting[self._tokens] = reply
+        self._take(operation(shard, self._tokens, self._now()), producer)
+
     def execute(
         self, operation: Callable[[S, Token, Now], Outcome], producer: Producer | None = None
     ) -> asyncio.Future[Any]:
-        """Run an operation; the future gives its reply, or KafkaError if the shard is not there to give one."""
+        """Run an operation; the future gives its response, or KafkaError."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        if self._closed or self.shard is None:
-            code = ErrorCode.NOT_COORDINATOR if self._closed else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            future.set_exception(KafkaError(code))
-            return future
-        self._tokens += 1
-        token = self._tokens
-        self._waiting[token] = future
-        self.tell(lambda shard, now: operation(shard, token, now), producer)
+
+        def done(response: Any) -> None:
+            if future.done():  # cancelled: nobody waits any more
+                return
+            if isinstance(response, KafkaError):
+                future.set_exception(response)
+            else:
+                future.set_result(response)
+
+        self.call(operation, done, producer)
         return future
 
     def tell(self, event: Callable[[S, Now], Outcome], producer: Producer | None = None) -> None:
@@ -161,23 +181,26 @@ class ShardDriver(Generic[S]):
     def _deliver(self, outcome: Outcome) -> None:
         self._on_committed(self, outcome)
         for token, response in outcome.replies:
-            future = self._waiting.pop(token, None)
-            if future is not None and not future.done():
-                if isinstance(response, KafkaError):
-                    future.set_exception(response)
-                else:
-                    future.set_result(response)
+            reply = self._waiting.pop(token, None)
+            if reply is not None:
+                reply(response)
 
     # time
 
     def _set_timer(self) -> None:
+        """See to it that the timer goes off no later than the next deadline; heartbeats move deadlines away often."""
+        deadline_ms = self.shard.next_deadline_ms if self.shard is not None else None
+        if deadline_ms is None or (self._timer is not None and self._timer_ms <= deadline_ms):
+            return
+        self._stop_timer()
+        self._timer_ms = deadline_ms
+        delay = max(0.0, deadline_ms / 1000 - self._clock.monotonic())
+        self._timer = asyncio.get_running_loop().call_later(delay, self._expire)
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        deadline_ms = self.shard.next_deadline_ms if self.shard is not None else None
-        if deadline_ms is not None and not self._closed:
-            delay = max(0.0, deadline_ms / 1000 - self._clock.monotonic())
-            self._timer = asyncio.get_running_loop().call_later(delay, self._expire)
 
     def _expire(self) -> None:
         self._timer = None
@@ -187,9 +210,42 @@ class ShardDriver(Generic[S]):
     # loading
 
     async def _load(self) -> None:
+        started = self._clock.monotonic()
         log = self.partition.log
-        shard = self._make_shard()
-        started, end, offset, count = self._clock.monotonic(), log.log_end_offset, log.log_start_offset, 0
+        while True:
+            shard = self._make_shard()
+            end = log.log_end_offset
+            try:
+                count = await self._replay_log(shard, end)
+                break
+            except (KafkaError, OSError) as error:
+                _log.error("coordinator cannot load", topic=log.topic, partition=log.partition, problem=str(error))
+                await asyncio.sleep(_LOAD_PAUSE_SECONDS)
+        if not await self._is_committed(end) or self._closed:
+            return  # leadership is lost; `close` tells those who wait
+        self.shard = shard
+        tell = _log.info if count else _log.debug
+        tell(
+            "coordinator loaded",
+            topic=log.topic,
+            partition=log.partition,
+            records=count,
+            ms=round((self._clock.monotonic() - started) * 1000, 1),
+        )
+        self._take(shard.loaded(self._now()))
+
+    async def _is_committed(self, offset: int) -> bool:
+        """Wait until everything below an offset is committed; False if that is no longer ours to know."""
+        if offset <= self.partition.log.high_watermark:
+            return True
+        committed: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.partition.when_committed(offset, lambda code: None if committed.done() else committed.set_result(code))
+        return await committed is ErrorCode.NONE
+
+    async def _replay_log(self, shard: S, end: int) -> int:
+        """Fold the records below `end` into a shard; their number."""
+        log = self.partition.log
+        offset, count = log.log_start_offset, 0
         while offset < end:
             found = log.read(offset, _LOAD_BYTES, end, True)
             if not len(found):
@@ -203,18 +259,7 @@ class ShardDriver(Generic[S]):
                         "record skipped", topic=log.topic, partition=log.partition, offset=at, problem=str(error)
                     )
             count += len(entries)
-        if self._closed:
-            return
-        self.shard = shard
-        tell = _log.info if count else _log.debug
-        tell(
-            "coordinator loaded",
-            topic=log.topic,
-            partition=log.partition,
-            records=count,
-            ms=round((self._clock.monotonic() - started) * 1000, 1),
-        )
-        self._take(shard.loaded(self._now()))
+        return count
 
     def _reload(self, error: Exception) -> None:
         log = self.partition.log
@@ -223,7 +268,7 @@ class ShardDriver(Generic[S]):
         )
         self._fail_waiting(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.shard = None
-        self._set_timer()
+        self._stop_timer()
         self._loading = asyncio.ensure_future(self._load())
 
     def close(self) -> None:
@@ -231,15 +276,14 @@ class ShardDriver(Generic[S]):
         self._closed = True
         self._loading.cancel()
         self.shard = None
-        self._set_timer()
+        self._stop_timer()
         self._fail_waiting(ErrorCode.NOT_COORDINATOR)
 
     def _fail_waiting(self, code: ErrorCode) -> None:
         self._uncommitted.clear()
         waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
-            if not future.done():
-                future.set_exception(KafkaError(code))
+        for reply in waiting.values():
+            reply(KafkaError(code))
 
 
 def _builder(producer: Producer | None) -> BatchBuilder:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from barnabas.broker.coordinator_runtime import Producer, Shard, ShardDriver
+from barnabas.broker.dispatch import Later
 from barnabas.cluster.events import CreateTopics, NewTopic
 from barnabas.coordinator.outcome import Now, Outcome, Token
 from barnabas.coordinator.placement import partition_of
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.partition import Partition
 
 S = TypeVar("S", bound=Shard)
+R = TypeVar("R")
 
 
 class Coordinator(Generic[S]):
@@ -69,6 +71,10 @@ class Coordinator(Generic[S]):
 
     # requests
 
+    @property
+    def has_topic(self) -> bool:
+        return self.topic in self._broker.metadata.image.topics
+
     async def ensure_topic(self) -> int:
         """The number of the topic's partitions; it is made if it is not there yet."""
         image = self._broker.metadata.image
@@ -99,10 +105,28 @@ class Coordinator(Generic[S]):
         self, key: str, operation: Callable[[S, Token, Now], Outcome], producer: Producer | None = None
     ) -> asyncio.Future[Any]:
         """The reply to an operation on the shard of a key; KafkaError if that shard is not here."""
+        return self._driver_for(key).execute(operation, producer)
+
+    def answer(
+        self, key: str, operation: Callable[[S, Token, Now], Outcome], refused: Callable[[KafkaError], R]
+    ) -> R | Later[R]:
+        """What a handler returns: the response to an operation, or that to a shard's error, now or later."""
+        later: Later[R] = Later(exclusive=True)
+
+        def reply(response: Any) -> None:
+            later.complete(refused(response) if isinstance(response, KafkaError) else response)
+
+        try:
+            self._driver_for(key).call(operation, reply)
+        except KafkaError as error:
+            return refused(error)
+        return later.response or later
+
+    def _driver_for(self, key: str) -> ShardDriver[S]:
         driver = self._drivers.get(self.partition_for(key))
         if driver is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return driver.execute(operation, producer)
+        return driver
 
     def drivers(self) -> list[ShardDriver[S]]:
         return list(self._drivers.values())

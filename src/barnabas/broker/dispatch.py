@@ -6,18 +6,18 @@ A handler is a function `(request, context) -> response`, in `handlers/` under t
 - a `Later`, which it completes when a long poll or an acknowledgement is through (later requests of the connection are
   worked on meanwhile);
 - None, for a request that gets no response (Produce with acks=0);
+- a coroutine, for the slow roads: then its connection waits for it, as Kafka's clients expect of admin calls.
 
-or be a coroutine, for the slow roads: then its connection waits for it, as Kafka's clients expect of admin calls.
-
-A plain function sees the receive buffer itself: nothing of the request's bytes may be kept once it has returned. A
-coroutine gets a copy. A client's mistake costs one log line, one counter and at most that client's connection.
+A plain function sees the receive buffer itself: nothing of the request's bytes may be kept once it has returned. An
+`async def` gets a copy. A client's mistake costs one log line, one counter and at most that client's connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from inspect import iscoroutinefunction
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from barnabas.broker import handlers
@@ -43,26 +43,36 @@ _log = logs.get_logger(__name__)
 class Later(Generic[R]):
     """A response that is not there yet. `on_abandoned` is called if the connection ends before it came."""
 
-    __slots__ = ("_response", "_then", "exclusive", "on_abandoned")
+    __slots__ = ("_then", "exclusive", "on_abandoned", "response")
 
     def __init__(self, on_abandoned: Callable[[], None] | None = None, *, exclusive: bool = False) -> None:
         """`exclusive`: later requests of the connection wait for this one."""
         self.exclusive = exclusive
         self.on_abandoned = on_abandoned
-        self._response: R | None = None
+        self.response: R | None = None
+        """What came before anybody asked for it."""
         self._then: Callable[[R], None] | None = None
 
     def complete(self, response: R) -> None:
         if self._then is not None:
             self._then(response)
         else:
-            self._response = response
+            self.response = response
 
     def then(self, callback: Callable[[R], None]) -> None:
-        if self._response is not None:
-            callback(self._response)
+        if self.response is not None:
+            callback(self.response)
         else:
             self._then = callback
+
+
+def after(answer: R | Later[R], change: Callable[[R], R]) -> R | Later[R]:
+    """An answer, changed before it leaves."""
+    if not isinstance(answer, Later):
+        return change(answer)
+    changed: Later[R] = Later(answer.on_abandoned, exclusive=answer.exclusive)
+    answer.then(lambda response: changed.complete(change(response)))
+    return changed
 
 
 class Context:
@@ -149,12 +159,6 @@ class Dispatcher:
             self._own_mistake(connection, key, version)
             return
         context = Context(self._broker, connection, version, client_id, route, correlation_id, started)
-        if route.is_coroutine:
-            slot = connection.defer(exclusive=True)
-            task = asyncio.ensure_future(self._run(request, context, slot))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            return
         try:
             response = route.handle(request, context)
         except Exception:
@@ -164,15 +168,20 @@ class Dispatcher:
             slot = connection.defer(exclusive=response.exclusive)
             slot.on_abandoned = response.on_abandoned
             response.then(lambda ready: slot.reply(self._encode(ready, context)))
+        elif type(response) is CoroutineType:
+            slot = connection.defer(exclusive=True)
+            task = asyncio.ensure_future(self._run(response, context, slot))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         elif response is not None:
             connection.reply(self._encode(response, context))
         else:
             route.latencies.observe(self._monotonic() - started)
 
-    async def _run(self, request: Any, context: Context, slot: Slot) -> None:
+    async def _run(self, handling: Coroutine[Any, Any, Any], context: Context, slot: Slot) -> None:
         key = context.route.key
         try:
-            response = await context.route.handle(request, context)
+            response = await handling
         except KafkaError as error:
             # Refused as a whole, such as by a controller that is stopping; the client asks another broker.
             _log.client_mistake("request refused", api=api(key).name, peer=context.connection.peer, problem=str(error))

@@ -217,6 +217,10 @@ class Partition:
         waiters = self._committed if required_acks == -1 else self._flushed
         waiters.add(info.last_offset + 1, callback)
 
+    def when_committed(self, offset: int, callback: Callable[[ErrorCode], None]) -> None:
+        """Call back once the watermark has reached an offset that it has yet to reach."""
+        self._committed.add(offset, callback)
+
     # reading
 
     def read(

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,19 @@ from barnabas.coordinator.outcome import CoordinatorRecord, Outcome
 from barnabas.core.errors import ErrorCode
 from barnabas.records.batch import headers
 from barnabas.records.control import ControlType, EndMarker
-from tests.unit.broker.shards import POISON, PRODUCER, Stage, held, outcome_of, read, refuse, run, until, write
+from tests.unit.broker.shards import (
+    POISON,
+    PRODUCER,
+    HeldExecutor,
+    Stage,
+    held,
+    outcome_of,
+    read,
+    refuse,
+    run,
+    until,
+    write,
+)
 from tests.unit.storage.storage_helpers import NOW_MS, append, batch, read_all
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -70,6 +83,49 @@ def test_replies_leave_in_the_order_of_their_records(tmp_path: Path) -> None:
         await until(lambda: len(order) == 3)
         assert order == [b"a", b"b", b"c"]
         driver.close()
+
+    run(story())
+
+
+def test_a_new_leader_answers_nothing_until_what_it_has_read_is_committed(tmp_path: Path) -> None:
+    async def story() -> None:
+        stage = held(tmp_path)
+        driver = await stage.driver()
+        driver.execute(write(b"a")).cancel()
+        stage.lose()
+        driver.close()
+        stage.lead()
+        again = stage.drive()
+        await asyncio.sleep(0.05)
+        assert await outcome_of(again.execute(read(b"a"))) is LOADING
+        stage.commit()
+        await until(lambda: again.shard is not None)
+        assert await outcome_of(again.execute(read(b"a"))) == b"value"
+        again.close()
+
+    run(story())
+
+
+def test_a_log_that_cannot_be_read_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        stage = Stage(tmp_path)
+        driver = await stage.driver()
+        await outcome_of(driver.execute(write(b"a")))
+        driver.close()
+        monkeypatch.setattr("barnabas.broker.coordinator_runtime._LOAD_PAUSE_SECONDS", 0.01)
+        answers = iter([OSError("the disk hiccups")])
+
+        def submit(function: Any, *arguments: Any) -> Any:
+            for error in answers:
+                raise error
+            return HeldExecutor().submit(function, *arguments)
+
+        monkeypatch.setattr(stage.executor, "submit", submit)
+        stage.lead()
+        again = stage.drive()
+        await until(lambda: again.shard is not None)
+        assert await outcome_of(again.execute(read(b"a"))) == b"value"
+        again.close()
 
     run(story())
 

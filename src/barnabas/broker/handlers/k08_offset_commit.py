@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.broker.dispatch import after
+from barnabas.core.errors import ErrorCode
 from barnabas.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -19,23 +20,26 @@ from barnabas.wire.messages.k08_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.dispatch import Context
+    from barnabas.broker.dispatch import Context, Later
     from barnabas.cluster.image import Image
 
 _FIRST_VERSION_BY_TOPIC_ID = 10
 
 
-async def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
+def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse | Later[OffsetCommitResponse]:
     known, refused = _split(request.topics, context.broker.metadata.image, context.version)
+    if refused and not known:
+        return OffsetCommitResponse(topics=refused)
     request.topics = known
-    response = OffsetCommitResponse()
-    if known or not refused:
-        try:
-            response = await context.broker.groups.execute(
-                request.group_id, lambda shard, token, now: shard.offset_commit(request, context.version, token, now)
-            )
-        except KafkaError as error:
-            response = OffsetCommitResponse(topics=[_refused(topic, error.code) for topic in known])
+    answer = context.broker.groups.answer(
+        request.group_id,
+        lambda shard, token, now: shard.offset_commit(request, context.version, token, now),
+        lambda error: OffsetCommitResponse(topics=[_refused(topic, error.code) for topic in known]),
+    )
+    return after(answer, lambda response: _with(response, refused)) if refused else answer
+
+
+def _with(response: OffsetCommitResponse, refused: list[OffsetCommitResponseTopic]) -> OffsetCommitResponse:
     response.topics += refused
     return response
 

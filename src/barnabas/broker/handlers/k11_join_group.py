@@ -7,21 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import KafkaError
 from barnabas.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.dispatch import Context
+    from barnabas.broker.dispatch import Context, Later
 
 
-async def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
-    try:
-        response: JoinGroupResponse = await context.broker.groups.execute(
-            request.group_id,
-            lambda shard, token, now: shard.join_group(
-                request, context.version, context.client_id or "", context.client_host, token, now
-            ),
-        )
-    except KafkaError as error:
-        return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
-    return response
+def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | Later[JoinGroupResponse]:
+    return context.broker.groups.answer(
+        request.group_id,
+        lambda shard, token, now: shard.join_group(
+            request, context.version, context.client_id or "", context.client_host, token, now
+        ),
+        lambda error: JoinGroupResponse(error_code=error.code, member_id=request.member_id),
+    )

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.errors import ErrorCode
 from barnabas.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.dispatch import Context
+    from barnabas.broker.dispatch import Context, Later
 
 
-async def handle(request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
+def handle(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | Later[SyncGroupResponse]:
     if context.version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    try:
-        response: SyncGroupResponse = await context.broker.groups.execute(
-            request.group_id, lambda shard, token, now: shard.sync_group(request, token, now)
-        )
-    except KafkaError as error:
-        return SyncGroupResponse(error_code=error.code)
-    return response
+    return context.broker.groups.answer(
+        request.group_id,
+        lambda shard, token, now: shard.sync_group(request, token, now),
+        lambda error: SyncGroupResponse(error_code=error.code),
+    )

@@ -7,24 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import KafkaError
 from barnabas.wire.messages.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.dispatch import Context
+    from barnabas.broker.dispatch import Context, Later
 
 
-async def handle(request: ConsumerGroupHeartbeatRequest, context: Context) -> ConsumerGroupHeartbeatResponse:
-    try:
-        response: ConsumerGroupHeartbeatResponse = await context.broker.groups.execute(
-            request.group_id,
-            lambda shard, token, now: shard.consumer_group_heartbeat(
-                request, context.version, context.client_id or "", context.client_host, token, now
-            ),
-        )
-    except KafkaError as error:
-        return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
-    return response
+def handle(
+    request: ConsumerGroupHeartbeatRequest, context: Context
+) -> ConsumerGroupHeartbeatResponse | Later[ConsumerGroupHeartbeatResponse]:
+    return context.broker.groups.answer(
+        request.group_id,
+        lambda shard, token, now: shard.consumer_group_heartbeat(
+            request, context.version, context.client_id or "", context.client_host, token, now
+        ),
+        lambda error: ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None),
+    )
