@@ -93,11 +93,10 @@ def test_a_group_that_is_not_there_is_dead_and_from_version_6_on_not_found(group
 @pytest.mark.parametrize("version", DESCRIBE)
 def test_several_groups_are_described_at_once(group: Group, version: int) -> None:
     group.settle(group.member())
-    response = group.client.call(DescribeGroupsRequest([group.id, "", f"{group.id}-not-there"]), version)
+    response = group.client.call(DescribeGroupsRequest([group.id, f"{group.id}-not-there"]), version)
     told = {each.group_id: (ErrorCode(each.error_code), each.group_state) for each in response.groups}
     assert told[group.id] == (ErrorCode.NONE, "Stable")
-    assert told[""] == told[f"{group.id}-not-there"]
-    assert told[""][1] == "Dead"
+    assert told[f"{group.id}-not-there"][1] == "Dead"
 
 
 @pytest.mark.parametrize("version", [version for version in DESCRIBE if version >= 3])
@@ -183,12 +182,11 @@ def test_only_groups_without_members_are_deleted_and_their_offsets_with_them(
     with Group(broker.address) as living:
         living.settle(living.member())
         commit(group.client, group.id, topic, 5)
-        asked = [group.id, living.id, "", f"{group.id}-not-there"]
+        asked = [group.id, living.id, f"{group.id}-not-there"]
         response = group.client.call(DeleteGroupsRequest(asked), version)
         assert {each.group_id: ErrorCode(each.error_code) for each in response.results} == {
             group.id: ErrorCode.NONE,
             living.id: ErrorCode.NON_EMPTY_GROUP,
-            "": ErrorCode.GROUP_ID_NOT_FOUND,
             f"{group.id}-not-there": ErrorCode.GROUP_ID_NOT_FOUND,
         }
     assert fetched(group.client, group.id, topic).committed_offset == -1

@@ -176,7 +176,7 @@ def test_another_subscription_raises_the_epoch(group: Group, topic: str, topic_i
     other = group.client.create_topic()
     consumer.beat(owned=consumer.owned, subscribed_topic_names=[other])
     eventually(consumer.settle, {group.client.topic_id(other): [0]})
-    assert consumer.epoch == FIRST_EPOCH + 1
+    assert consumer.epoch > FIRST_EPOCH
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
