@@ -9,6 +9,7 @@ Format: everything is below `CHROOT/barnabas`, which names the format. Small nod
     snapshot         the published snapshot: its index, its node below `snapshots`, how many chunks
     snapshots/N/I    one chunk
     cluster          the name of the cluster
+    brokers/ID       ephemeral: the process that runs under a broker id
 
 Every write is one transaction of ZooKeeper's that also checks the version of `epoch`, and moves `log` or `snapshot` on
 from the version that was read: that is the comparison of epoch and index.
@@ -22,11 +23,10 @@ back with the connection, one campaigns again.
 from __future__ import annotations
 
 import asyncio
-import json
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
@@ -45,7 +45,21 @@ from barnabas.coordination.store import (
     pack,
     unpack,
 )
-from barnabas.coordination.zookeeper_session import OUTCOMES, Denied, Request, ZooKeeperSession
+from barnabas.coordination.zookeeper_presence import Presence, be_present, enter
+from barnabas.coordination.zookeeper_requests import (
+    arm,
+    check,
+    children,
+    create,
+    create_now,
+    delete,
+    ensure_path,
+    facts,
+    get,
+    set_data,
+    to_json,
+)
+from barnabas.coordination.zookeeper_session import Denied, ZooKeeperSession
 from barnabas.core import logs
 
 FORMAT = 1
@@ -85,7 +99,9 @@ class ZooKeeperStore:
             request_timeout_s=request_timeout_s or session_timeout_s,
             auth=auth,
         )
+        self._presence = Presence.of_this_process(session_timeout_s)
         self._root = f"{self._session.chroot}/barnabas"
+        self._presence_path = f"{self._root}/brokers/{broker_id}"
         self._epoch_path, self._controller_path, self._log_path, self._pointer_path = (
             f"{self._root}/{name}" for name in ("epoch", "controller", "log", "snapshot")
         )
@@ -103,7 +119,7 @@ class ZooKeeperStore:
         try:
             await self._session.open()
             while True:
-                if await self._is_prepared():
+                if await self._is_ready():
                     break
                 await asyncio.sleep(_RETRY_S)
         except BaseException:
@@ -114,59 +130,65 @@ class ZooKeeperStore:
     async def close(self) -> None:
         await self._session.close()
 
-    async def _is_prepared(self) -> bool:
-        """Look for the nodes, and make them all at once if they are not there. False if ZooKeeper went away."""
+    async def _is_ready(self) -> bool:
+        """False if ZooKeeper went away again."""
         try:
-            (found,) = await self._ask(_get(self._root))
-            if isinstance(found, NoNodeError):
-                await self._ask(lambda zk: zk.ensure_path_async(self._session.chroot or "/"))
-                await self._commit(
-                    _create(self._root, _json(format=FORMAT)),
-                    _create(self._epoch_path, _json(holder=None)),
-                    _create(self._log_path, _json(next_index=0)),
-                    _create(self._pointer_path, _json(index=0, node=None, chunks=0)),
-                    _create(f"{self._root}/snapshots"),
-                )
-                (found,) = await self._ask(_get(self._root))
+            await self._prepare()
+            await enter(self._session, self._presence_path, self._presence)
         except Denied:
             raise
         except StoreUnavailable as error:
             _log.warning("ZooKeeper out of reach, trying again", problem=str(error))
             return False
-        found_format = _facts(found)["format"]
+        return True
+
+    async def _prepare(self) -> None:
+        """Look for the nodes, and make them all at once if they are not there."""
+        (found,) = await self._session.ask(get(self._root))
+        if isinstance(found, NoNodeError):
+            await self._session.ask(ensure_path(self._session.chroot or "/"))
+            await self._session.commit(
+                create(self._root, to_json(format=FORMAT)),
+                create(self._epoch_path, to_json(holder=None)),
+                create(self._log_path, to_json(next_index=0)),
+                create(self._pointer_path, to_json(index=0, node=None, chunks=0)),
+                create(f"{self._root}/snapshots"),
+                create(f"{self._root}/brokers"),
+            )
+            (found,) = await self._session.ask(get(self._root))
+        found_format = facts(found)["format"]
         if found_format != FORMAT:
-            raise StoreUnavailable(
+            raise Denied(
                 f"{self._root} in ZooKeeper at {self._session.hosts} has metadata format {found_format}, this version "
                 f"knows {FORMAT}; upgrade Barnabas or choose another path in zookeeper.connect"
             )
-        return True
 
     # The claim
 
     async def cluster_id(self, proposed: str) -> str:
         path = f"{self._root}/cluster"
-        _, found = await self._ask(_create_now(path, _json(id=proposed)), _get(path))
-        cluster_id: str = _facts(found)["id"]
+        _, found = await self._session.ask(create_now(path, to_json(id=proposed)), get(path))
+        cluster_id: str = facts(found)["id"]
         return cluster_id
 
     async def claim(self) -> Claim:
-        epoch, controller = await self._ask(_get(self._epoch_path), _get(self._controller_path))
+        epoch, controller = await self._session.ask(get(self._epoch_path), get(self._controller_path))
         if isinstance(controller, NoNodeError):
             return Claim(epoch[1].version, None)
-        return Claim(**_facts(controller))
+        return Claim(**facts(controller))
 
     async def campaign(self, after_epoch: int) -> int | None:
         won = after_epoch + 1
         win = (
-            _set(self._epoch_path, _json(holder=self.broker_id), after_epoch),
-            _create(self._controller_path, _json(epoch=won, holder=self.broker_id), ephemeral=True),
+            set_data(self._epoch_path, to_json(holder=self.broker_id), after_epoch),
+            create(self._controller_path, to_json(epoch=won, holder=self.broker_id), ephemeral=True),
         )
         while True:
-            (controller,) = await self._ask(_get(self._controller_path))
+            (controller,) = await self._session.ask(get(self._controller_path))
             if isinstance(controller, NoNodeError):
-                outcomes = await self._commit(*win)
-            elif _facts(controller)["holder"] == self.broker_id:  # this session's, or an earlier one's that is over
-                outcomes = await self._commit(win[0], _delete(self._controller_path), win[1])
+                outcomes = await self._session.commit(*win)
+            elif facts(controller)["holder"] == self.broker_id:  # this session's, or an earlier one's that is over
+                outcomes = await self._session.commit(win[0], delete(self._controller_path), win[1])
             else:
                 return None
             if not isinstance(outcomes[0], Exception):
@@ -192,10 +214,10 @@ class ZooKeeperStore:
                 if refused is not None:
                     return refused
             assert self._tail is not None
-            checked, moved, created = await self._commit(
-                _check(self._epoch_path, batch.epoch),
-                _set(self._log_path, _json(next_index=batch.next_index), self._tail.version),
-                _create(self._batch_path(batch.index), _encode(batch)),
+            checked, moved, created = await self._session.commit(
+                check(self._epoch_path, batch.epoch),
+                set_data(self._log_path, to_json(next_index=batch.next_index), self._tail.version),
+                create(self._batch_path(batch.index), _encode(batch)),
             )
             if not isinstance(created, Exception):
                 self._tail = _Tail(batch.next_index, moved.version)
@@ -207,18 +229,18 @@ class ZooKeeperStore:
                 raise StoreUnavailable(f"{self._batch_path(batch.index)} in ZooKeeper lies beyond the end of the list")
 
     async def _look(self, epoch: int, index: int) -> Refused | None:
-        latest, log = await self._ask(_get(self._epoch_path), _get(self._log_path))
-        self._tail = _Tail(_facts(log)["next_index"], log[1].version)
+        latest, log = await self._session.ask(get(self._epoch_path), get(self._log_path))
+        self._tail = _Tail(facts(log)["next_index"], log[1].version)
         if latest[1].version != epoch:
             return Refused(Refusal.STALE_EPOCH)
         return None if self._tail.next_index == index else Refused(Refusal.INDEX_MOVED)
 
     async def read(self, from_index: int) -> list[Batch] | Trimmed:
         while True:
-            pointer, log, found = await self._ask(
-                _get(self._pointer_path), _get(self._log_path), _get(self._batch_path(from_index))
+            pointer, log, found = await self._session.ask(
+                get(self._pointer_path), get(self._log_path), get(self._batch_path(from_index))
             )
-            first_index, next_index = _facts(pointer)["index"], _facts(log)["next_index"]
+            first_index, next_index = facts(pointer)["index"], facts(log)["next_index"]
             if from_index < first_index:
                 return Trimmed(first_index)
             if from_index >= next_index:
@@ -228,7 +250,7 @@ class ZooKeeperStore:
                 if batch.next_index >= next_index:
                     return [batch]
             starts = await self._starts_from(from_index)
-            batches = await self._ask(*(_get(self._batch_path(start)) for start in starts))
+            batches = await self._session.ask(*(get(self._batch_path(start)) for start in starts))
             if not any(isinstance(batch, NoNodeError) for batch in batches):
                 return [_decode(start, data) for start, (data, _) in zip(starts, batches)]
             self._starts = []  # it was trimmed in between
@@ -242,7 +264,7 @@ class ZooKeeperStore:
         return self._starts[position : position + _PIPELINED]
 
     async def _list(self) -> list[int]:
-        (names,) = await self._ask(_children(self._log_path))
+        (names,) = await self._session.ask(children(self._log_path))
         return sorted(map(int, names))
 
     # Snapshots
@@ -254,19 +276,21 @@ class ZooKeeperStore:
             return Unknown(str(error))
 
     async def _snapshot(self, epoch: int, index: int, chunks: Sequence[bytes]) -> Answer:
-        latest, pointer, log = await self._ask(_get(self._epoch_path), _get(self._pointer_path), _get(self._log_path))
-        next_index = _facts(log)["next_index"]
+        latest, pointer, log = await self._session.ask(
+            get(self._epoch_path), get(self._pointer_path), get(self._log_path)
+        )
+        next_index = facts(log)["next_index"]
         if latest[1].version != epoch:
             return Refused(Refusal.STALE_EPOCH)
-        if not _facts(pointer)["index"] <= index <= next_index:
+        if not facts(pointer)["index"] <= index <= next_index:
             return Refused(Refusal.INDEX_MOVED)
-        (path,) = await self._ask(_create_now(f"{self._root}/snapshots/", sequence=True))
+        (path,) = await self._session.ask(create_now(f"{self._root}/snapshots/", sequence=True))
         node = path.rpartition("/")[2]
         for number, chunk in enumerate(chunks):
-            await self._ask(_create_now(f"{path}/{number}", chunk))
-        checked, moved = await self._commit(
-            _check(self._epoch_path, epoch),
-            _set(self._pointer_path, _json(index=index, node=node, chunks=len(chunks)), pointer[1].version),
+            await self._session.ask(create_now(f"{path}/{number}", chunk))
+        checked, moved = await self._session.commit(
+            check(self._epoch_path, epoch),
+            set_data(self._pointer_path, to_json(index=index, node=node, chunks=len(chunks)), pointer[1].version),
         )
         if isinstance(checked, BadVersionError):
             return Refused(Refusal.STALE_EPOCH)
@@ -277,24 +301,26 @@ class ZooKeeperStore:
 
     async def _trim(self, epoch: int, index: int, kept: str) -> None:
         """Remove what the snapshot stands for, and all other snapshots, but none of a later controller's."""
-        still_wins = _check(self._epoch_path, epoch)
+        still_wins = check(self._epoch_path, epoch)
         doomed = [self._batch_path(start) for start in await self._list() if start < index]
         snapshots = f"{self._root}/snapshots"
-        (nodes,) = await self._ask(_children(snapshots))
+        (nodes,) = await self._session.ask(children(snapshots))
         for path in (f"{snapshots}/{node}" for node in nodes if node != kept):
-            (chunks,) = await self._ask(_children(path))
+            (chunks,) = await self._session.ask(children(path))
+            if isinstance(chunks, NoNodeError):
+                return  # a later controller trims already
             doomed += [*(f"{path}/{chunk}" for chunk in chunks), path]
         for some in range(0, len(doomed), _DELETES_PER_TRANSACTION):
-            await self._commit(still_wins, *map(_delete, doomed[some : some + _DELETES_PER_TRANSACTION]))
+            await self._session.commit(still_wins, *map(delete, doomed[some : some + _DELETES_PER_TRANSACTION]))
 
     async def latest_snapshot(self) -> Snapshot | None:
         while True:
-            (found,) = await self._ask(_get(self._pointer_path))
-            pointer = _facts(found)
+            (found,) = await self._session.ask(get(self._pointer_path))
+            pointer = facts(found)
             if pointer["node"] is None:
                 return None
             path = f"{self._root}/snapshots/{pointer['node']}"
-            chunks = await self._ask(*(_get(f"{path}/{number}") for number in range(pointer["chunks"])))
+            chunks = await self._session.ask(*(get(f"{path}/{number}") for number in range(pointer["chunks"])))
             if not any(isinstance(chunk, NoNodeError) for chunk in chunks):
                 return Snapshot(pointer["index"], tuple(data for data, _ in chunks))
 
@@ -306,7 +332,9 @@ class ZooKeeperStore:
         self._changed.clear()
         unarmed, self._unarmed = self._unarmed, set()
         try:
-            stats = await self._ask(*(_arm(path, self._session.watcher) for path in unarmed))
+            if unarmed == self._watched:  # the session may be a new one
+                await self._session.ask(be_present(self._presence_path, self._presence))
+            stats = await self._session.ask(*(arm(path, self._session.watcher) for path in unarmed))
         except BaseException:
             self._event(None)
             raise
@@ -320,69 +348,8 @@ class ZooKeeperStore:
         if path != self._log_path or not is_winner:  # nobody but the winner extends the list, and it knows
             self._changed.set()
 
-    # Requests
-
     def _batch_path(self, index: int) -> str:
         return f"{self._log_path}/{index:020d}"
-
-    async def _ask(self, *requests: Request) -> list[Any]:
-        return await self._session.ask(*requests)
-
-    async def _commit(self, *steps: Request) -> list[Any]:
-        """All of them or none; then the outcome of one is why, and those of the others are errors too."""
-
-        def transaction(zk: Any) -> Any:
-            together = zk.transaction()
-            for step in steps:
-                step(together)
-            return together.commit_async()
-
-        (outcomes,) = await self._ask(transaction)
-        failed = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
-        if failed and not any(isinstance(outcome, OUTCOMES) for outcome in failed):
-            raise StoreUnavailable(f"ZooKeeper at {self._session.hosts} refused a transaction: {failed}")
-        return list(outcomes)
-
-
-def _get(path: str) -> Request:
-    return lambda zk: zk.get_async(path)
-
-
-def _children(path: str) -> Request:
-    return lambda zk: zk.get_children_async(path)
-
-
-def _arm(path: str, watcher: Callable[[Any], None]) -> Request:
-    return lambda zk: zk.exists_async(path, watcher)
-
-
-def _create_now(path: str, data: bytes = b"", *, sequence: bool = False) -> Request:
-    return lambda zk: zk.create_async(path, data, sequence=sequence)
-
-
-def _create(path: str, data: bytes = b"", *, ephemeral: bool = False) -> Request:
-    return lambda transaction: transaction.create(path, data, ephemeral=ephemeral)
-
-
-def _set(path: str, data: bytes, version: int) -> Request:
-    return lambda transaction: transaction.set_data(path, data, version)
-
-
-def _check(path: str, version: int) -> Request:
-    return lambda transaction: transaction.check(path, version)
-
-
-def _delete(path: str) -> Request:
-    return lambda transaction: transaction.delete(path)
-
-
-def _json(**facts: object) -> bytes:
-    return json.dumps(facts).encode()
-
-
-def _facts(found: tuple[bytes, Any]) -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads(found[0])
-    return facts
 
 
 def _encode(batch: Batch) -> bytes:

@@ -16,7 +16,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError
@@ -25,10 +25,8 @@ from kazoo.protocol.states import KazooState, KeeperState, WatchedEvent
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from barnabas.coordination.store import StoreUnavailable
+from barnabas.coordination.zookeeper_requests import Request, Step, transaction
 from barnabas.core import logs
-
-Request: TypeAlias = Callable[[Any], Any]
-"""Queues one request with kazoo's client, and gives the result to come."""
 
 OUTCOMES = (NoNodeError, NodeExistsError, BadVersionError)
 """What ZooKeeper may say no with; other errors mean that it could not be asked."""
@@ -44,7 +42,7 @@ _kazoo_log.setLevel(logging.ERROR)  # it warns at every attempt to connect; what
 
 
 class Denied(StoreUnavailable):
-    """ZooKeeper is there, but does not let this user in. Waiting does not help."""
+    """ZooKeeper is there, but this broker cannot work with it. Waiting does not help."""
 
 
 class ZooKeeperSession:
@@ -111,6 +109,14 @@ class ZooKeeperSession:
         except TimeoutError:
             raise StoreUnavailable(self._no_answer()) from None
         return [self._outcome(result) for result in results]
+
+    async def commit(self, *steps: Step) -> list[Any]:
+        """Take all steps or none; if none, the outcome of one says why, and those of the others are errors too."""
+        (outcomes,) = await self.ask(transaction(*steps))
+        errors = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+        if errors and not any(isinstance(error, OUTCOMES) for error in errors):
+            raise StoreUnavailable(f"ZooKeeper at {self.hosts} refused a transaction: {errors}")
+        return list(outcomes)
 
     async def close(self) -> None:
         """End the session. A server that does not answer is left to find out by the session's time-out."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -15,10 +18,24 @@ from kazoo.client import KazooClient
 
 from barnabas.coordination.store import Batch, Claim, Done, Refusal, Refused, StoreUnavailable, Trimmed, Unknown
 from barnabas.coordination.zookeeper import ZooKeeperStore
+from tests.peers import eventually
 from tests.unit.coordination.zookeeper_proxy import Proxy, Road
 
 T = TypeVar("T")
 SESSION_TIMEOUT_S = 1.0
+
+HOLDER = """
+import asyncio, sys
+from barnabas.coordination.zookeeper import ZooKeeperStore
+
+async def main(connect):
+    store = ZooKeeperStore(connect, 1, session_timeout_s=10.0)
+    await store.open()
+    print(await store.campaign(0), flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main(sys.argv[1]))
+"""
 
 
 @asynccontextmanager
@@ -188,13 +205,51 @@ def test_a_holder_that_was_cut_off_is_replaced_and_its_append_refused(zookeeper_
 
 def test_a_restarted_broker_takes_its_claim_over_without_waiting_for_the_old_session(zookeeper_path: str) -> None:
     async def body() -> None:
-        async with behind_proxy(zookeeper_path, 1, session_timeout_s=10.0) as (old, proxy):
-            epoch = await win(old)
+        async with opened(zookeeper_path, 1) as new:
+            assert await new.claim() == Claim(1, 1)
+            assert await new.campaign(1) == 2
+            assert await new.append(2, 0, b"id", [b"record"]) == Done(1)
+
+    with subprocess.Popen([sys.executable, "-c", HOLDER, zookeeper_path], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline().strip() == "1"
+        holder.kill()
+    run(body, timeout_s=3)
+
+
+def test_a_broker_id_that_is_in_use_is_refused_by_name(zookeeper_path: str) -> None:
+    async def body() -> None:
+        async with opened(zookeeper_path, 7) as first:
+            expected = f"broker id 7 is in use by process {os.getpid()} on .*; stop it first, or give"
+            with pytest.raises(StoreUnavailable, match=expected):
+                async with opened(zookeeper_path, 7):
+                    pass
+            assert await win(first) == 1
+
+    run(body)
+
+
+def test_a_session_of_a_broker_that_vanished_is_waited_for(zookeeper_path: str) -> None:
+    async def body() -> None:
+        async with behind_proxy(zookeeper_path, 7) as (vanished, proxy):
+            await win(vanished)
             proxy.change(Road.BLOCKED)
-            async with opened(zookeeper_path, 1) as new, asyncio.timeout(1):
-                assert await new.claim() == Claim(epoch, 1)
-                assert await new.campaign(epoch) == epoch + 1
-                assert await new.append(epoch + 1, 0, b"id", [b"record"]) == Done(1)
+            async with opened(zookeeper_path, 7) as again:
+                assert await again.claim() == Claim(1, None)
+
+    run(body)
+
+
+def test_a_broker_is_present_again_after_its_session_was_over(zookeeper_path: str) -> None:
+    async def body() -> None:
+        with plain_client(zookeeper_path) as plain:
+            async with behind_proxy(zookeeper_path, 7) as (store, proxy):
+                watching = asyncio.create_task(until(store, store.claim, Claim(1, 1)))
+                path = f"{root(zookeeper_path)}/brokers/7"
+                for road, is_present in ((Road.OPEN, True), (Road.BLOCKED, False), (Road.OPEN, True)):
+                    proxy.change(road)
+                    await asyncio.to_thread(eventually, lambda: plain.exists(path) is not None, is_present)
+                watching.cancel()
 
     run(body)
 
@@ -286,7 +341,7 @@ def test_what_an_authenticated_store_writes_is_its_users_alone(zookeeper_path: s
                     paths += [f"{path}/{child}" for child in plain.get_children(path)]
                     (acl,), _ = plain.get_acls(path)
                     assert (acl.id.scheme, acl.id.id.partition(":")[0]) == ("digest", "barnabas"), path
-                assert len(paths) == 10
+                assert len(paths) == 12
         for stranger, who in (("barnabas:wrong", "user 'barnabas'"), (None, "nobody in particular")):
             with pytest.raises(StoreUnavailable, match=f"does not let in {who}.*; check user and path"):
                 async with opened(zookeeper_path, auth=stranger):
@@ -421,7 +476,7 @@ def test_a_controller_of_the_past_cannot_trim_a_later_ones_snapshot(zookeeper_pa
 
 def test_the_winner_is_not_woken_by_its_own_appends_but_by_its_successor(zookeeper_path: str) -> None:
     async def body() -> None:
-        async with opened(zookeeper_path, 1) as store, opened(zookeeper_path, 1) as successor:
+        async with opened(zookeeper_path) as store:
             epoch = await win(store)
             await store.watch()
             await asyncio.sleep(0.1)
@@ -430,7 +485,8 @@ def test_the_winner_is_not_woken_by_its_own_appends_but_by_its_successor(zookeep
                 await store.append(epoch, index, b"id", [b"record"])
             await asyncio.sleep(0.1)
             assert not watching.done()
-            assert await win(successor) == epoch + 1
+            with plain_client(zookeeper_path) as plain:
+                plain.set(f"{root(zookeeper_path)}/epoch", b"won by another")
             await watching
 
     run(body)
