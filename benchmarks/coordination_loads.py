@@ -1,27 +1,22 @@
 """Loads on the coordinators of groups and transactions, each in a process of its own (see `loads.run`).
 
-A member is a connection that says what a consumer of the classic protocol says, and no more: it finds its coordinator,
-fetches a member id, joins, syncs and commits.
+A member says what a consumer of the classic protocol says, and no more: it finds its coordinator, fetches a member id,
+joins, syncs, heartbeats and commits. Members are scripts of a `Swarm`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Generator
 from statistics import median
-from typing import Any
 
-import uvloop
 from confluent_kafka import Producer
 
 from barnabas.core.errors import ErrorCode
-from barnabas.wire.compiler import codec
-from barnabas.wire.headers import encode_request_header
 from barnabas.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -32,9 +27,9 @@ from barnabas.wire.messages.k10_find_coordinator import FindCoordinatorRequest, 
 from barnabas.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from barnabas.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from benchmarks.swarm import Script, Swarm, decoder, encoder
 
 SESSION_MS = 30_000
-HEARTBEAT_SECONDS = 0.02
 RECORDS_PER_TRANSACTION = 100
 NOT_READY = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -42,182 +37,156 @@ NOT_READY = {
     ErrorCode.NOT_COORDINATOR,
 }
 """While the internal topic is being made."""
+PAUSE_SECONDS = 0.01
 
 # The newest versions whose headers have no tagged fields.
-VERSIONS: dict[type, tuple[int, int, type[Any]]] = {
-    OffsetCommitRequest: (8, 7, OffsetCommitResponse),
-    FindCoordinatorRequest: (10, 2, FindCoordinatorResponse),
-    JoinGroupRequest: (11, 5, JoinGroupResponse),
-    HeartbeatRequest: (12, 3, HeartbeatResponse),
-    SyncGroupRequest: (14, 3, SyncGroupResponse),
-}
+find, found = encoder(FindCoordinatorRequest, 10, 2), decoder(FindCoordinatorResponse, 2)
+join, joined = encoder(JoinGroupRequest, 11, 5), decoder(JoinGroupResponse, 5)
+heartbeat, beaten = encoder(HeartbeatRequest, 12, 3), decoder(HeartbeatResponse, 3)
+sync, synced = encoder(SyncGroupRequest, 14, 3), decoder(SyncGroupResponse, 3)
+commit, committed = encoder(OffsetCommitRequest, 8, 7), decoder(OffsetCommitResponse, 7)
 
 
 class Member:
-    """One member of a group, on a connection of its own with one request in flight."""
+    """One member of a group. Its methods are parts of scripts: `yield from` them."""
 
-    def __init__(self, group: str, topic: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, group: str, topic: str) -> None:
         self.group, self.topic = group, topic
-        self._reader, self._writer = reader, writer
         self.member_id, self.generation = "", -1
 
-    @classmethod
-    async def connect(cls, address: str, group: str, topic: str) -> Member:
-        host, port = address.rsplit(":", 1)
-        return cls(group, topic, *await asyncio.open_connection(host, int(port)))
-
-    def close(self) -> None:
-        self._writer.close()
-
-    async def ask(self, message: Any) -> Any:
-        key, version, response = VERSIONS[type(message)]
-        body = b"".join(codec(type(message), version).encode(message))
-        request = encode_request_header(key, version, 1, "bench") + body
-        self._writer.write(len(request).to_bytes(4, "big") + request)
-        size = int.from_bytes(await self._reader.readexactly(4), "big")
-        answer, _ = codec(response, version).decode(memoryview(await self._reader.readexactly(size)), 4)
-        return answer
-
-    async def find_coordinator(self) -> None:
+    def find_coordinator(self) -> Script:
         """Wait until there is one; the first question creates the internal topic."""
-        while code := (await self.ask(FindCoordinatorRequest(key=self.group))).error_code:
+        while code := found((yield find(FindCoordinatorRequest(key=self.group)))).error_code:
             if code not in NOT_READY:
                 raise RuntimeError(f"no coordinator: error code {code}")
-            await asyncio.sleep(0.05)
+            time.sleep(PAUSE_SECONDS)
 
-    async def join(self) -> JoinGroupResponse:
+    def join(self) -> Generator[bytes, bytes, JoinGroupResponse]:
         """Join, with the round trip for a member id where there is none yet."""
         while True:
-            answer: JoinGroupResponse = await self.ask(
-                JoinGroupRequest(
-                    group_id=self.group,
-                    session_timeout_ms=SESSION_MS,
-                    rebalance_timeout_ms=SESSION_MS,
-                    member_id=self.member_id,
-                    protocol_type="consumer",
-                    protocols=[JoinGroupRequestProtocol("range", _subscription(self.topic))],
+            answer: JoinGroupResponse = joined(
+                (
+                    yield join(
+                        JoinGroupRequest(
+                            group_id=self.group,
+                            session_timeout_ms=SESSION_MS,
+                            rebalance_timeout_ms=SESSION_MS,
+                            member_id=self.member_id,
+                            protocol_type="consumer",
+                            protocols=[JoinGroupRequestProtocol("range", _subscription(self.topic))],
+                        )
+                    )
                 )
             )
             self.member_id, self.generation = answer.member_id, answer.generation_id
             if answer.error_code == ErrorCode.NONE:
                 return answer
             if answer.error_code in NOT_READY:
-                await asyncio.sleep(0.05)
+                time.sleep(PAUSE_SECONDS)
             elif answer.error_code != ErrorCode.MEMBER_ID_REQUIRED:
                 raise RuntimeError(f"joining failed with error code {answer.error_code}")
 
-    async def sync(self, joined: JoinGroupResponse) -> int:
+    def sync(self, generation: JoinGroupResponse) -> Generator[bytes, bytes, int]:
         """Sync, as the leader with something for everybody; the error code."""
-        assignments = [SyncGroupRequestAssignment(each.member_id, b"assignment") for each in joined.members]
-        answer = await self.ask(
-            SyncGroupRequest(
-                group_id=self.group,
-                generation_id=self.generation,
-                member_id=self.member_id,
-                assignments=assignments,
-            )
+        request = SyncGroupRequest(
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            assignments=[SyncGroupRequestAssignment(each.member_id, b"assignment") for each in generation.members],
         )
-        code: int = answer.error_code
+        code: int = synced((yield sync(request))).error_code
         return code
 
-    async def heartbeat(self) -> int:
-        answer = await self.ask(
-            HeartbeatRequest(group_id=self.group, generation_id=self.generation, member_id=self.member_id)
-        )
-        code: int = answer.error_code
+    def heartbeat(self) -> Generator[bytes, bytes, int]:
+        request = HeartbeatRequest(group_id=self.group, generation_id=self.generation, member_id=self.member_id)
+        code: int = beaten((yield heartbeat(request))).error_code
         return code
 
-    async def commit(self, offset: int) -> None:
+    def commit(self, offset: int) -> Script:
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
-        answer = await self.ask(
-            OffsetCommitRequest(
-                group_id=self.group,
-                generation_id_or_member_epoch=self.generation,
-                member_id=self.member_id,
-                topics=[OffsetCommitRequestTopic(name=self.topic, partitions=[partition])],
-            )
+        request = OffsetCommitRequest(
+            group_id=self.group,
+            generation_id_or_member_epoch=self.generation,
+            member_id=self.member_id,
+            topics=[OffsetCommitRequestTopic(name=self.topic, partitions=[partition])],
         )
-        code = answer.topics[0].partitions[0].error_code
+        code = committed((yield commit(request))).topics[0].partitions[0].error_code
         if code:
             raise RuntimeError(f"a commit failed with error code {code}")
 
-    async def enter(self) -> None:
+    def enter(self) -> Script:
         """Become the only member of a group."""
-        await self.find_coordinator()
-        if code := await self.sync(await self.join()):
+        yield from self.find_coordinator()
+        if code := (yield from self.sync((yield from self.join()))):
             raise RuntimeError(f"syncing failed with error code {code}")
 
 
-async def groups(address: str, topic: str, count: int) -> dict[str, float]:
+def groups(address: str, topic: str, count: int) -> dict[str, float]:
     """So many groups at once, each of one member that joins and commits once; the connections are there before."""
     run = uuid.uuid4().hex[:8]
-    members = [await Member.connect(address, f"g-{run}-{number}", topic) for number in range(count)]
 
-    async def enter_and_commit(member: Member) -> None:
-        await member.enter()
-        await member.commit(1)
+    def enter_and_commit(member: Member) -> Script:
+        yield from member.enter()
+        yield from member.commit(1)
 
+    swarm = Swarm(address, count)
     started = time.perf_counter()
-    await asyncio.gather(*map(enter_and_commit, members))
+    swarm.run([enter_and_commit(Member(f"g-{run}-{number}", topic)) for number in range(count)])
     elapsed = time.perf_counter() - started
-    for member in members:
-        member.close()
+    swarm.close()
     return {"seconds": elapsed}
 
 
-async def commits(address: str, topic: str, groups: int, seconds: float) -> dict[str, float]:
+def commits(address: str, topic: str, groups: int, seconds: float) -> dict[str, float]:
     """Commits of one partition, one in flight in each group."""
     run = uuid.uuid4().hex[:8]
-    members = [await Member.connect(address, f"c-{run}-{number}", topic) for number in range(groups)]
-    await asyncio.gather(*(member.enter() for member in members))
+    members = [Member(f"c-{run}-{number}", topic) for number in range(groups)]
+    swarm = Swarm(address, groups)
+    swarm.run([member.enter() for member in members])
     latencies: list[float] = []
-    started = time.perf_counter()
 
-    async def go_on(member: Member) -> None:
+    def go_on(member: Member) -> Script:
         now = time.perf_counter()
         while now - started < seconds:
-            await member.commit(len(latencies))
+            yield from member.commit(len(latencies))
             sent, now = now, time.perf_counter()
             latencies.append(now - sent)
 
-    await asyncio.gather(*map(go_on, members))
+    started = time.perf_counter()
+    swarm.run([go_on(member) for member in members])
     elapsed = time.perf_counter() - started
-    for member in members:
-        member.close()
+    swarm.close()
     latencies.sort()
     return {"commits_per_s": len(latencies) / elapsed, "p99_ms": latencies[len(latencies) * 99 // 100] * 1e3}
 
 
-async def rebalances(address: str, topic: str, members: int, count: int) -> dict[str, float]:
+def rebalances(address: str, topic: str, members: int, count: int) -> dict[str, float]:
     """New groups one after the other, all of whose members join at once; until all are in one generation."""
-    times = [await _rebalance(address, topic, members) for _ in range(count)]
+    swarm = Swarm(address, members)
+    times = [_rebalance(swarm, topic, members) for _ in range(count)]
+    swarm.close()
     return {"median_ms": median(times) * 1e3}
 
 
-async def _rebalance(address: str, topic: str, members: int) -> float:
+def _rebalance(swarm: Swarm, topic: str, members: int) -> float:
+    """A member that is settled asks again and again whether it still is, so that no pause of its own is measured."""
     group = f"r-{uuid.uuid4().hex[:8]}"
-    everybody = [await Member.connect(address, group, topic) for _ in range(members)]
-    await everybody[0].find_coordinator()
     settled: Counter[int] = Counter()
     stable_at = 0.0
 
-    async def live(member: Member) -> None:
+    def live(member: Member) -> Script:
         nonlocal stable_at
         while not stable_at:
-            if await member.sync(await member.join()):
+            if (yield from member.sync((yield from member.join()))):
                 continue  # somebody else came
             settled[member.generation] += 1
             if settled[member.generation] == members:
                 stable_at = time.perf_counter()
-            code = 0
-            while not stable_at and not code:
-                await asyncio.sleep(HEARTBEAT_SECONDS)
-                code = await member.heartbeat()
+            while not stable_at and not (yield from member.heartbeat()):
+                pass
 
     started = time.perf_counter()
-    await asyncio.gather(*map(live, everybody))
-    for member in everybody:
-        member.close()
+    swarm.run([live(Member(group, topic)) for _ in range(members)])
     return stable_at - started
 
 
@@ -243,14 +212,10 @@ def _subscription(topic: str) -> bytes:
     return b"\0\0" + b"\0\0\0\1" + len(name).to_bytes(2, "big") + name + b"\xff\xff\xff\xff"
 
 
-def _looped(load: Callable[..., Coroutine[Any, Any, dict[str, float]]]) -> Callable[..., dict[str, float]]:
-    return lambda **arguments: uvloop.run(load(**arguments))
-
-
 LOADS: dict[str, Callable[..., dict[str, float]]] = {
-    "groups": _looped(groups),
-    "commits": _looped(commits),
-    "rebalances": _looped(rebalances),
+    "groups": groups,
+    "commits": commits,
+    "rebalances": rebalances,
     "transactions": transactions,
 }
 

@@ -275,9 +275,9 @@ class Connection:
         size = len(head)
         if size < _SMALL_BYTES and len(parts) == 1 and not self._out:
             _write_length(head, 0, size - 4)
-            if not self._small:
-                self._server.send_soon(self)
             self._small.append(head)
+            if len(self._small) == 1:
+                self._server.send_soon(self)
             return
         _write_length(head, 0, sum(map(len, parts)) - 4)
         self.send_small()

@@ -59,7 +59,8 @@ class Bench:
     """A server that does what its frames say, in the order in which they come.
 
     `echo X` replies with the frame; `defer X` and `exclusive X` take a place under that name; `wake X` replies to the
-    place, then to itself; `big N` replies with N bytes; `send X` replies with the part of that name; `mute` not at all.
+    place, then to itself; `big N` replies with N bytes; `send X` replies with the part of that name; `mute` not at all;
+    `close` closes the connection.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -86,6 +87,8 @@ class Bench:
             connection.reply(as_reply(request))
         elif command == "echo":
             connection.reply(as_reply(request))
+        elif command == "close":
+            connection.close("asked to")
         elif command == "big":
             connection.reply(as_reply(bytes(int(name))))
         elif command == "send":

@@ -107,6 +107,36 @@ def test_a_long_chain_of_requests_that_wake_one_another_does_not_nest(loop: str)
     run(loop, work())
 
 
+def test_any_number_of_peers_that_ask_at_once_are_all_replied_to(loop: str) -> None:
+    async def work() -> None:
+        async with Bench.start() as bench:
+            peers = [await bench.connect() for _ in range(600)]
+            for peer in peers:
+                await peer.ask("defer")
+            await bench.until(lambda: len(bench.served) == 600)
+            for peer in peers:
+                await peer.ask("echo 1", "echo 2")
+            await bench.until(lambda: len(bench.served) == 1800)
+            for connection in list(bench.server.connections):
+                for slot in list(connection._slots)[:1]:
+                    slot.reply(as_reply(b"0"))
+            for peer in peers:
+                assert await peer.replies(3) == ["0", "echo 1", "echo 2"]
+
+    run(loop, work())
+
+
+def test_what_was_replied_before_a_connection_is_closed_still_leaves(loop: str) -> None:
+    async def work() -> None:
+        async with Bench.start() as bench:
+            peer = await bench.connect()
+            await peer.ask("echo 1", "echo 2", "close")
+            assert await peer.replies(2) == ["echo 1", "echo 2"]
+            assert await peer.reply() == b""
+
+    run(loop, work())
+
+
 def test_frames_may_come_byte_by_byte(loop: str) -> None:
     async def work() -> None:
         async with Bench.start() as bench:
