@@ -167,7 +167,7 @@ class Dispatcher:
         if type(response) is Later:
             slot = connection.defer(exclusive=response.exclusive)
             slot.on_abandoned = response.on_abandoned
-            response.then(lambda ready: slot.reply(self._encode(ready, context)))
+            response.then(lambda ready: slot.reply([] if ready is None else self._encode(ready, context)))
         elif type(response) is CoroutineType:
             slot = connection.defer(exclusive=True)
             task = asyncio.ensure_future(self._run(response, context, slot))

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.handlers import k28_txn_offset_commit
+from barnabas.broker.dispatch import Later
+from barnabas.broker.handlers import k00_produce, k28_txn_offset_commit
 from barnabas.cluster.image import Partition as Registration
 from barnabas.cluster.partition import Partition
 from barnabas.core.errors import ErrorCode
 from barnabas.records.control import ControlType, EndMarker
+from barnabas.wire.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from barnabas.wire.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResult,
@@ -25,7 +27,7 @@ from barnabas.wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from tests.unit.storage.storage_helpers import NOW_MS, new_log
+from tests.unit.storage.storage_helpers import NOW_MS, batch, new_log, values
 
 ME = 1
 NAME, TOPIC, PRODUCER, EPOCH = "x", "topic", 7, 0
@@ -51,6 +53,8 @@ class Bench:
         self.broker: Any = SimpleNamespace(
             clock=SimpleNamespace(now_ms=lambda: NOW_MS),
             metadata=SimpleNamespace(image=SimpleNamespace(partition=lambda topic, index: True)),
+            metrics=SimpleNamespace(error=lambda key, code: None),
+            replicas=SimpleNamespace(partitions={(TOPIC, 0): self.partition}, get=lambda topic, index: self.partition),
             transactions=SimpleNamespace(execute=lambda *_: self.verdict),
             groups=SimpleNamespace(
                 partition_for=lambda group: 0,
@@ -109,5 +113,40 @@ def test_offsets_wait_for_the_verdict(
         codes = [each.error_code for topic in (await commit).topics for each in topic.partitions]
         assert codes == expected
         assert bench.committed == (not expected)
+
+    asyncio.run(scenario())
+
+
+def _records() -> ProduceRequest:
+    records = batch([b"late"], producer=(PRODUCER, EPOCH, 0), transactional=True)
+    return ProduceRequest(NAME, -1, 1000, [TopicProduceData(TOPIC, partition_data=[PartitionProduceData(0, records)])])
+
+
+@pytest.mark.parametrize(
+    ("version", "end_epoch", "code"),
+    [
+        (11, None, ErrorCode.NONE),
+        (11, EPOCH, ErrorCode.INVALID_TXN_STATE),
+        (12, None, ErrorCode.NONE),
+        (12, EPOCH + 1, ErrorCode.INVALID_TXN_STATE),
+    ],
+)
+def test_records_are_not_appended_once_the_transaction_has_ended(
+    tmp_path: Path, version: int, end_epoch: int | None, code: ErrorCode
+) -> None:
+    async def scenario() -> None:
+        bench = Bench(tmp_path)
+        answer = k00_produce.handle(_records(), bench.context(version))
+        assert isinstance(answer, Later)
+        told: list[ProduceResponse | None] = []
+        answer.then(told.append)
+        if end_epoch is not None:
+            bench.end(end_epoch)
+        bench.verdict.set_result(VERIFIED)
+        for _ in range(3):  # until all call-backs were called
+            await asyncio.sleep(0)
+        assert told[0] is not None
+        assert told[0].responses[0].partition_responses[0].error_code == code
+        assert values(bench.partition.log) == ([] if code else [b"late"])
 
     asyncio.run(scenario())

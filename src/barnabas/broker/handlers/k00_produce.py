@@ -19,7 +19,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from barnabas.broker.dispatch import Later
-from barnabas.broker.verification import PartitionKey, join_transaction
+from barnabas.broker.verification import Guard, PartitionKey, join_transaction, refused
 from barnabas.cluster.delayed import DelayedProduce
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.batch import COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL, read_header
@@ -34,7 +34,9 @@ from barnabas.wire.messages.k00_produce import (
 if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context
     from barnabas.cluster.partition import Partition
+    from barnabas.records.batch import BatchHeader
     from barnabas.storage.log import AppendInfo
+    from barnabas.storage.producer_state import ProducerStates
 
 _KEY = 0
 _ZSTD = 4
@@ -50,16 +52,17 @@ _TERMS = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
 }
 
+Answer = ProduceResponse | Later[ProduceResponse | None] | None
+"""None, at once or later, if acks=0 asks for none."""
 
-def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Later[ProduceResponse] | None:
+
+def handle(request: ProduceRequest, context: Context) -> Answer:
     if request.transactional_id is None:
         return _append(request, context, {})
     return _append_in_transaction(request, context)
 
 
-def _append(
-    request: ProduceRequest, context: Context, refused: dict[PartitionKey, ErrorCode]
-) -> ProduceResponse | Later[ProduceResponse] | None:
+def _append(request: ProduceRequest, context: Context, refused: dict[PartitionKey, ErrorCode]) -> Answer:
     """Append what was not refused already, and answer for all."""
     broker = context.broker
     replicas = broker.replicas
@@ -123,40 +126,50 @@ def _checked(records: memoryview | None, request: ProduceRequest, context: Conte
     return records
 
 
-def _append_in_transaction(
-    request: ProduceRequest, context: Context
-) -> ProduceResponse | Later[ProduceResponse] | None:
+def _append_in_transaction(request: ProduceRequest, context: Context) -> Answer:
     """Have the coordinator know of every partition that the transaction is new to, then append."""
-    new, producer_id, producer_epoch = _new_partitions(request, context)
-    if not new:
-        return _append(request, context, {})
+    batches = _transactional_batches(request, context)
+    producers = {(header.producer_id, header.producer_epoch) for _, _, header in batches}
+    if len(producers) > 1:  # only one of them would be verified
+        return _append(request, context, {key: ErrorCode.INVALID_PRODUCER_ID_MAPPING for key, _, _ in batches})
     is_added = context.version >= _FIRST_VERSION_THAT_ADDS
-    transactional_id = request.transactional_id or ""
-    verdict = join_transaction(context.broker, transactional_id, producer_id, producer_epoch, new, is_added=is_added)
+    now_ms = context.broker.clock.now_ms()
+    guards = {
+        key: Guard.set(states, *producer, header.base_sequence, now_ms, is_added=is_added)
+        for producer in producers
+        for key, states, header in batches
+        if not states.is_in_transaction(*producer)
+    }
+    if not guards:
+        return _append(request, context, {})
+    verdict = join_transaction(
+        context.broker, request.transactional_id or "", *producers.pop(), guards, is_added=is_added
+    )
     if verdict.done():
-        return _append(request, context, _as_produce_errors(verdict.result(), context.version))
+        return _append(request, context, _as_produce_errors(refused(verdict.result(), guards), context.version))
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
                 data.records = memoryview(bytearray(data.records))  # the receive buffer will not wait
-    later: Later[ProduceResponse] = Later(exclusive=True)
+    later: Later[ProduceResponse | None] = Later(exclusive=True)
 
     def decided(done: asyncio.Future[dict[PartitionKey, ErrorCode]]) -> None:
-        response = _append(request, context, _as_produce_errors(done.result(), context.version))
+        response = _append(request, context, _as_produce_errors(refused(done.result(), guards), context.version))
         if isinstance(response, Later):
             response.then(later.complete)
         else:
-            later.complete(response or ProduceResponse())
+            later.complete(response)
 
     verdict.add_done_callback(decided)
     return later
 
 
-def _new_partitions(request: ProduceRequest, context: Context) -> tuple[list[PartitionKey], int, int]:
-    """The partitions in which the producer has no transaction open yet, and who the producer is."""
+def _transactional_batches(
+    request: ProduceRequest, context: Context
+) -> list[tuple[PartitionKey, ProducerStates, BatchHeader]]:
+    """The batches that are part of a transaction, and what their partitions know of producers."""
     replicas = context.broker.replicas
-    new: list[PartitionKey] = []
-    producer_id = producer_epoch = -1
+    found: list[tuple[PartitionKey, ProducerStates, BatchHeader]] = []
     for topic in request.topic_data:
         name: str | None = topic.name
         if context.version >= _FIRST_VERSION_BY_TOPIC_ID:
@@ -167,10 +180,8 @@ def _new_partitions(request: ProduceRequest, context: Context) -> tuple[list[Par
                 continue
             header = read_header(data.records)
             if header.is_transactional:
-                producer_id, producer_epoch = header.producer_id, header.producer_epoch
-                if not partition.log.producers.is_in_transaction(producer_id, producer_epoch):
-                    new.append((name, data.index))
-    return new, producer_id, producer_epoch
+                found.append(((name, data.index), partition.log.producers, header))
+    return found
 
 
 def _as_produce_errors(refused: dict[PartitionKey, ErrorCode], version: int) -> dict[PartitionKey, ErrorCode]:
@@ -188,8 +199,8 @@ def _acknowledge_later(
     response: ProduceResponse,
     waiting: list[tuple[PartitionProduceResponse, Partition, AppendInfo]],
     context: Context,
-) -> Later[ProduceResponse]:
-    later: Later[ProduceResponse] = Later()
+) -> Later[ProduceResponse | None]:
+    later: Later[ProduceResponse | None] = Later()
 
     def done(outcomes: dict[int, ErrorCode]) -> None:
         for item, outcome in outcomes.items():
