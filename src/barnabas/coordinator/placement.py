@@ -7,6 +7,7 @@ added, in 32 bits; then its absolute value, modulo the partitions.
 from __future__ import annotations
 
 from array import array
+from functools import lru_cache
 
 _LOWEST = -(1 << 31)
 
@@ -19,6 +20,7 @@ def java_hash(text: str) -> int:
     return value - (1 << 32) if value & 0x80000000 else value
 
 
+@lru_cache(maxsize=10_000)  # asked with every request, a dozen times the price of the answer
 def partition_of(key: str, partitions: int) -> int:
     value = java_hash(key)
     if value == _LOWEST:  # has no absolute value in 32 bits

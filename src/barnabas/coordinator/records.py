@@ -59,14 +59,14 @@ def encode_record(key: Key, value: Value | None, value_version: int | None = Non
     """The record with this key; without a value a tombstone. The value is in the version that Kafka writes, if the
     caller names no other."""
     record_type = _BY_KEY[type(key)]
-    encoded_key = b"".join((_INT16.pack(record_type.number), *codec(record_type.key, 0).encode(key)))
+    (encoded_key,) = codec(record_type.key, 0).encode(key, _INT16.pack(record_type.number))
     if value is None:
-        return CoordinatorRecord(encoded_key, None)
+        return CoordinatorRecord(bytes(encoded_key), None)
     if type(value) is not record_type.value:
         raise TypeError(f"{type(key).__name__} goes with {record_type.value.__name__}, not {type(value).__name__}")
     version = record_type.written_version if value_version is None else value_version
-    encoded_value = b"".join((_INT16.pack(version), *codec(record_type.value, version).encode(value)))
-    return CoordinatorRecord(encoded_key, encoded_value)
+    (encoded_value,) = codec(record_type.value, version).encode(value, _INT16.pack(version))
+    return CoordinatorRecord(bytes(encoded_key), bytes(encoded_value))
 
 
 def decode_group_record(key: bytes, value: bytes | None) -> tuple[Key, Value | None]:

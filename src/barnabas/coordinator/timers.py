@@ -1,12 +1,14 @@
 """Deadlines of one shard, by key: set, moved, cancelled. The driver asks for the next one, and calls when it is due.
 
-A key has one deadline at most. Moving it leaves a stale entry in the heap, which is passed over when it comes up.
+A key has one deadline at most. Heartbeats and commits move deadlines away far more often than they pass, so moving one
+away only notes where it now lies: its entry in the heap follows when it comes up. Moving one nearer, or cancelling it,
+leaves a stale entry, which is passed over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Generic, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -24,7 +26,7 @@ class Timers(Generic[K]):
     __slots__ = ("_count", "_deadlines", "_heap")
 
     def __init__(self) -> None:
-        self._deadlines: dict[K, tuple[int, int]] = {}  # deadline, and the number of the entry that counts
+        self._deadlines: dict[K, tuple[int, int]] = {}  # deadline, and the number of its entry
         self._heap: list[tuple[int, int, K]] = []
         self._count = 0
 
@@ -35,10 +37,14 @@ class Timers(Generic[K]):
         return key in self._deadlines
 
     def set(self, key: K, deadline_ms: int) -> None:
+        before = self._deadlines.get(key)
+        if before is not None and before[0] <= deadline_ms:
+            self._deadlines[key] = (deadline_ms, before[1])
+            return
         self._count += 1
         self._deadlines[key] = (deadline_ms, self._count)
         heappush(self._heap, (deadline_ms, self._count, key))
-        if len(self._heap) > 64 + 4 * len(self._deadlines):  # heartbeats move deadlines far more often than they pass
+        if len(self._heap) > 64 + 4 * len(self._deadlines):
             self._heap = [(at, number, key) for key, (at, number) in self._deadlines.items()]
             heapify(self._heap)
 
@@ -47,21 +53,29 @@ class Timers(Generic[K]):
 
     @property
     def next_deadline_ms(self) -> int | None:
-        self._drop_stale()
+        self._settle_first()
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now_ms: int) -> list[K]:
         """The keys whose deadline has come, in order; they are no longer set."""
         due = []
-        self._drop_stale()
+        self._settle_first()
         while self._heap and self._heap[0][0] <= now_ms:
             _, _, key = heappop(self._heap)
             del self._deadlines[key]
             due.append(key)
-            self._drop_stale()
+            self._settle_first()
         return due
 
-    def _drop_stale(self) -> None:
+    def _settle_first(self) -> None:
+        """Let the first entry be one that counts, and stands where it should."""
         heap = self._heap
-        while heap and self._deadlines.get(heap[0][2], (0, -1))[1] != heap[0][1]:
-            heappop(heap)
+        while heap:
+            at, number, key = heap[0]
+            deadline = self._deadlines.get(key)
+            if deadline is None or deadline[1] != number:
+                heappop(heap)
+            elif deadline[0] != at:
+                heapreplace(heap, (deadline[0], number, key))
+            else:
+                return

@@ -138,19 +138,19 @@ class BatchBuilder:
         batch = bytearray(self.estimated_size)
         engine.codec.encode_records(batch, HEADER_SIZE, records, self.base_timestamp_ms)
         header = BatchHeader(
-            base_offset=base_offset,
-            batch_length=0,
-            partition_leader_epoch=leader_epoch,
-            magic=MAGIC,
-            crc=0,
-            attributes=self.transactional * TRANSACTIONAL | self.control * CONTROL,
-            last_offset_delta=len(records) - 1,
-            base_timestamp=self.base_timestamp_ms,
-            max_timestamp=self.max_timestamp_ms,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            base_sequence=self.base_sequence,
-            record_count=len(records),
+            base_offset,
+            0,
+            leader_epoch,
+            MAGIC,
+            0,
+            self.transactional * TRANSACTIONAL | self.control * CONTROL,
+            len(records) - 1,
+            self.base_timestamp_ms,
+            self.max_timestamp_ms,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            len(records),
         )
         batch = seal(batch, header, self.compression, self.level)
         if self.log_append_time_ms is not None:
@@ -165,9 +165,9 @@ def seal(batch: bytearray, header: BatchHeader, compression: Compression, level:
             compressed: Data = compress(compression, section, level)
         batch = bytearray(HEADER_SIZE)
         batch += compressed
+    base_offset, _, leader_epoch, magic, crc, attributes, *others = header
     length = len(batch) - LOG_OVERHEAD
-    attributes = header.attributes | compression
-    HEADER.pack_into(batch, 0, *header._replace(batch_length=length, attributes=attributes))
+    HEADER.pack_into(batch, 0, base_offset, length, leader_epoch, magic, crc, attributes | compression, *others)
     with memoryview(batch) as whole:
         write_crc(whole)
     return batch

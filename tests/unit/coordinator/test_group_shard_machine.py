@@ -45,13 +45,14 @@ class Shard(RuleBasedStateMachine):
         self.consumers: dict[tuple[str, str], int] = {}
 
     def classic_members(self, group: str) -> list[Member]:
-        """Everybody who was ever told a generation, the latest last."""
+        """Everybody who was ever told a generation, each once, with the latest."""
         replies = [self.coordinator.replies.get(token) for name, token in self.joining if name == group]
-        return [
-            Member(reply.member_id, reply.generation_id)
+        generations = {
+            reply.member_id: reply.generation_id
             for reply in replies
             if reply is not None and reply.error_code == ErrorCode.NONE
-        ]
+        }
+        return [Member(member_id, generation_id) for member_id, generation_id in generations.items()]
 
     # offsets
 

@@ -58,13 +58,15 @@ def _split(
                 _refused(topic, ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             )
             continue
-        there = [each for each in topic.partitions if 0 <= each.partition_index < len(found.partitions)]
-        missing = [each for each in topic.partitions if not 0 <= each.partition_index < len(found.partitions)]
-        if there:
-            known.append(OffsetCommitRequestTopic(found.name, found.id, there))
+        topic.name, topic.topic_id = found.name, found.id
+        count = len(found.partitions)
+        missing = [each for each in topic.partitions if not 0 <= each.partition_index < count]
         if missing:
             rest = OffsetCommitRequestTopic(found.name, found.id, missing)
             refused.append(_refused(rest, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
+        if topic.partitions:
+            known.append(topic)
     return known, refused
 
 
