@@ -7,8 +7,8 @@ it cannot be built, a notice is printed and the codec runs as plain Python. With
 error instead. Cython gets the sources joined, with Cython's own imports in place of theirs, and with the digest by
 which `barnabas.records.engine` tells whether the extension still fits them.
 
-The hot path: with BARNABAS_COMPILE_BROKER=1, mypyc compiles the modules that every produce request passes, as they are
-and under their own names. Such a wheel is for use, not for work on the sources, whose edits would not run beside it.
+The hot path: with BARNABAS_COMPILE_BROKER=1, mypyc compiles the modules that produce and group requests pass, as they
+are and under their own names. Such a wheel is for use, not for work on the sources, whose edits would not run beside it.
 """
 
 from __future__ import annotations
@@ -58,13 +58,18 @@ def digest() -> str:
 
 HOT_PATH = [
     "wire/frames.py", "wire/headers.py",
-    "records/batch.py",
+    "records/batch.py", "records/builder.py",
     "storage/boundaries.py", "storage/log.py", "storage/log_config.py", "storage/offset_index.py",
     "storage/producer_state.py", "storage/results.py", "storage/segment.py", "storage/segments.py",
     "storage/time_index.py", "storage/validation.py",
     "net/server.py",
+    "coordinator/classic_group.py", "coordinator/classic_members.py", "coordinator/classic_state.py",
+    "coordinator/group_shard.py", "coordinator/membership.py", "coordinator/offset_requests.py",
+    "coordinator/offsets.py", "coordinator/outcome.py", "coordinator/records.py", "coordinator/timers.py",
     "cluster/partition.py", "cluster/replicas.py",
-    "broker/dispatch.py", "broker/metrics.py", "broker/handlers/k00_produce.py",
+    "broker/coordinator_runtime.py", "broker/coordinators.py", "broker/dispatch.py", "broker/metrics.py",
+    "broker/handlers/k00_produce.py", "broker/handlers/k08_offset_commit.py", "broker/handlers/k11_join_group.py",
+    "broker/handlers/k12_heartbeat.py", "broker/handlers/k14_sync_group.py",
 ]  # fmt: skip
 
 
