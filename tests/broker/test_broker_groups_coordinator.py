@@ -187,3 +187,6 @@ def test_while_its_groups_are_loaded_a_coordinator_answers_nothing_else(tmp_path
         assert find_coordinator(client, "g").error_code == ErrorCode.NONE
         await_coordinator(client, "g")
         assert fetched(client, "g", topic, 199).committed_offset == 7
+        assert (
+            broker.log.read_text().count(f"coordinator loaded topic={OFFSETS}") == 1
+        )  # not also under an older leader epoch

@@ -85,7 +85,6 @@ class Broker:
         self.producer_ids = ProducerIds(self)
         self.groups = group_coordinator(self, random)
         self.transactions = transaction_coordinator(self)
-        self.replicas.coordinators = {each.topic: each for each in (self.groups, self.transactions)}
         self._store = store
         self._random = random
         self._hostname = hostname
@@ -123,6 +122,8 @@ class Broker:
         await self.metadata.start()
         await self._register()
         await self.replicas.settled()
+        # Only now: what the metadata said before was of an earlier life of this broker, under older leader epochs.
+        self.replicas.coordinate({each.topic: each for each in (self.groups, self.transactions)})
         self.manager.start_background_work()
         self._spawn(self._close_idle_connections())
         self.server.start_serving()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from barnabas.storage.log_slice import LogSlice
 
 _log = logs.get_logger(__name__)
-_LOAD_BYTES = 1 << 20
+_LOAD_BYTES = 1 << 17  # at a time: what the loop is held up for
 _LOAD_PAUSE_SECONDS = 1.0
 
 

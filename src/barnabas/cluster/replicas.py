@@ -41,7 +41,7 @@ class Replicas:
         self.manager = manager
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.topic_names: Mapping[bytes, str] = {}
-        self.coordinators: Mapping[str, LeadershipFollower] = {}  # by the internal topic that they stand on
+        self._coordinators: Mapping[str, LeadershipFollower] = {}  # by the internal topic that they stand on
         self._config_of = config_of
         self._changes: asyncio.Queue[tuple[Delta, Image]] = asyncio.Queue()
         self._flushing: set[asyncio.Future[int]] = set()
@@ -70,6 +70,13 @@ class Replicas:
     def follow(self, delta: Delta, image: Image) -> None:
         """Take note of a change; `run` applies it."""
         self._changes.put_nowait((delta, image))
+
+    def coordinate(self, coordinators: Mapping[str, LeadershipFollower]) -> None:
+        """Let coordinators follow the leadership of their internal topics, by topic, from now on."""
+        self._coordinators = coordinators
+        for (topic, _), partition in self.partitions.items():
+            if topic in coordinators:
+                coordinators[topic].follow(partition)
 
     async def settled(self) -> None:
         """Wait until every change that was noted so far is in effect."""
@@ -116,16 +123,16 @@ class Replicas:
                     continue
                 partition = self.partitions[key] = Partition(self.broker_id, log, self._start_flush)
             partition.update(registration)
-            if topic.name in self.coordinators:
-                self.coordinators[topic.name].follow(partition)
+            if topic.name in self._coordinators:
+                self._coordinators[topic.name].follow(partition)
 
     async def _remove(self, topic: str, index: int, topic_id: bytes) -> None:
         self._unopened.discard((topic, index))
         partition = self.partitions.get((topic, index))
         if partition is not None and partition.log.topic_id == topic_id:
             del self.partitions[topic, index]
-            if topic in self.coordinators:
-                self.coordinators[topic].drop(index)
+            if topic in self._coordinators:
+                self._coordinators[topic].drop(index)
             partition.resign(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             await self.manager.delete(partition.log)
 
