@@ -157,6 +157,9 @@ class Connection:
         # uvloop tells of a reset once, and bytes that came before the reset hide it: so as long as something is held
         # for this connection, it is read until there is no more.
         server, splitter = self._server, self._splitter
+        if self._slots and self._busy():
+            self._update_reading()  # only now: a peer that waits for its reply, as most do, costs no system call
+            return
         budget = _BYTES_PER_TURN
         while budget > 0:
             try:
@@ -185,7 +188,7 @@ class Connection:
             if frames:
                 self._last_progress = server.monotonic()
                 self._serve(frames)
-            if not self._reading or not (held_bytes or self._slots):
+            if not self._reading or not (held_bytes or self._slots) or self._busy():
                 return
 
     def _serve(self, frames: list[memoryview]) -> None:
@@ -200,7 +203,7 @@ class Connection:
                 server.serve(self, frames[index])
         finally:
             server.is_serving = False
-        if self._slots or self._out or self._backlog:
+        if self._out or self._backlog:
             self._update_reading()
         if server.ready:
             server.take_up_ready()
