@@ -16,7 +16,7 @@ import pytest
 
 from tests.peers import ROOT
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 TREE = ("LICENSE", "README.md", "pyproject.toml", "setup.py", "src")
 NO_INDEX = ("No matching distribution found", "Could not find a version", "Failed to establish a new connection")
@@ -43,7 +43,7 @@ def run(*command: str | Path, **environment: str) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=200,
+        timeout=400,
         check=False,
     )
     if done.returncode and any(sign in done.stdout for sign in NO_INDEX) and os.environ.get("CI") != "true":
