@@ -150,7 +150,7 @@ def test_a_client_that_never_reads_its_responses_costs_one_response(tmp_path: Pa
                     wire.socket.setblocking(False)
                     with suppress(BlockingIOError):
                         wire.socket.send(requests)
-            time.sleep(2)
+            time.sleep(4)
             grown = victim.resident_mib() - before
             assert grown < 60, f"{grown:.0f} MiB for 200 connections"
         witness.was_served(3.0)
