@@ -71,7 +71,8 @@ class Group:
         assert producer.flush(20) == 0
 
     def events(self) -> list[Event]:
-        lines = [line.split() for line in self._journal.read_text().splitlines()]
+        # A reader may see half of a write that goes on in the next page of the file: the last line may be unfinished.
+        lines = [line.split() for line in self._journal.read_text().splitlines(keepends=True) if line.endswith("\n")]
         return [Event(int(line[0]), line[1], line[2], [int(number) for number in line[3:]]) for line in lines]
 
     def owners(self) -> dict[int, str]:
