@@ -61,7 +61,7 @@ class LogManager:
     ) -> None:
         """`on_offline` learns which logs a failing disk has taken away; `cleaning` does the work of compaction."""
         self._disk = disk
-        self._clock = clock
+        self.clock = clock
         self._executor = executor
         self._config = config
         self._random = random
@@ -161,7 +161,7 @@ class LogManager:
             log = await self._create(topic, partition, topic_id, config)
         self.logs[key] = log
         log.tasks = self
-        self._flushers[log] = Flusher(log, self._clock, self._executor, self._metrics.fsync, self.fail)
+        self._flushers[log] = Flusher(log, self.clock, self._executor, self._metrics.fsync, self.fail)
         return log
 
     async def _open(
@@ -170,8 +170,8 @@ class LogManager:
         """The log that was found; None if it is of an older topic of the same name, which then goes."""
         path = f"{directory.path}/{topic}-{partition}"
         state = directory.state_of((topic, partition))
-        disk, random, now_ms = self._disk, self._random, self._clock.now_ms()
-        started = self._clock.monotonic()
+        disk, random, now_ms = self._disk, self._random, self.clock.now_ms()
+        started = self.clock.monotonic()
 
         def open_or_refuse() -> tuple[Log, Recovery] | None:
             try:
@@ -197,14 +197,14 @@ class LogManager:
             return None
         log, recovery = opened
         if recovery.scanned_segments:
-            seconds = self._clock.monotonic() - started
+            seconds = self.clock.monotonic() - started
             self._metrics.recovered(recovery.scanned_bytes, recovery.dropped_bytes, seconds)
         return log
 
     async def _create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
         directory = self._least_loaded()
         path = f"{directory.path}/{topic}-{partition}"
-        disk, random, now_ms = self._disk, self._random, self._clock.now_ms()
+        disk, random, now_ms = self._disk, self._random, self.clock.now_ms()
 
         def create() -> Log:
             disk.make_dirs(path)
@@ -257,7 +257,7 @@ class LogManager:
         return self._flushers[log].flush()
 
     async def _flush_by_time(self) -> None:
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         for log, flusher in list(self._flushers.items()):
             due = (now - flusher.flushed_at) * 1000 >= log.config.flush_ms
             if due and log.log_end_offset > log.flushed_offset and not log.is_offline:
@@ -326,14 +326,14 @@ class LogManager:
         for log in list(self.logs.values()):
             if not log.is_offline:
                 try:
-                    log.delete_old_segments(self._clock.now_ms())
+                    log.delete_old_segments(self.clock.now_ms())
                 except OSError as error:
                     self.fail(log, error)
                 await asyncio.sleep(0)  # a thousand logs must not hold the loop in one piece
 
     async def _expire_producers(self) -> None:
         for log in list(self.logs.values()):
-            log.producers.remove_expired(self._clock.now_ms(), self._config["producer.id.expiration.ms"])
+            log.producers.remove_expired(self.clock.now_ms(), self._config["producer.id.expiration.ms"])
 
     def remove_later(self, paths: list[str], delay_ms: int) -> None:
         self._later(delay_ms, self._remove_files, paths)
