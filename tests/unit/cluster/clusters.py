@@ -48,14 +48,16 @@ class TestCluster:
         reply: Reply = outcome.reply
         return reply
 
-    def register(self, broker_id: int, rack: str | None = None, is_clean: bool = True) -> int:
+    def registration(self, broker_id: int, rack: str | None = None, is_clean: bool = True) -> RegisterBroker:
         before = self.image.brokers.get(broker_id)
         previous = before.epoch if before and is_clean else -1
         endpoints = (Endpoint("PLAINTEXT", "127.0.0.1", 9092 + broker_id, 0),)
         directories = (bytes([broker_id]) * 16,)
         incarnation = self.rng.randbytes(16)
-        event = RegisterBroker(broker_id, incarnation, endpoints, SUPPORTED_FEATURES, rack, directories, previous)
-        return self.submit(event).epoch
+        return RegisterBroker(broker_id, incarnation, endpoints, SUPPORTED_FEATURES, rack, directories, previous)
+
+    def register(self, broker_id: int, rack: str | None = None, is_clean: bool = True) -> int:
+        return self.submit(self.registration(broker_id, rack, is_clean)).epoch
 
     def start(self, broker_id: int, rack: str | None = None, is_clean: bool = True) -> int:
         epoch = self.register(broker_id, rack, is_clean)
