@@ -52,7 +52,10 @@ _IDENTITY = (
 _METADATA_STORE = (
     ConfigKey("zookeeper.connect", STRING, None,
         doc="Where the cluster's metadata is kept: ZooKeeper's servers, as host:port,host:port/path. Else, for brokers "
-            "on one machine, it is a file in the first of log.dirs."),
+            "on one machine, it is a file."),
+    ConfigKey("barnabas.metadata.file", STRING, None,
+        doc="The file that brokers of one machine share for the cluster's metadata. Else one in the first of log.dirs, "
+            "for a broker that is alone."),
     # Kafka's is 18 s, to sit out a collection of garbage; no pause here comes near that.
     ConfigKey("zookeeper.session.timeout.ms", INT, 6_000, minimum=1,
         doc="How long ZooKeeper waits for a sign of life before the controller may be replaced."),
