@@ -26,13 +26,13 @@ _SHOWN = 5  # partitions that a warning names
 class PartitionChanges:
     """Changes of many partitions, decided one by one on the same image, each partition at most once."""
 
-    __slots__ = ("_config", "_default", "_image", "may_lead", "records", "unclean")
+    __slots__ = ("_cached", "_default", "_image", "may_lead", "records", "unclean")
 
     def __init__(self, image: Image, config: BrokerConfig, *, without: int | None = None, plus: int | None = None):
         """`without` and `plus` are brokers whose standing changes together with the partitions."""
         self._image = image
-        self._config = config
         self._default = _rules(image.config(BROKER_RESOURCE, ""), Rules(config[MIN_ISR], config[UNCLEAN]))
+        self._cached: tuple[Topic | None, Rules] = None, self._default
         self.may_lead = {
             broker.id
             for broker in image.brokers.values()
@@ -42,8 +42,9 @@ class PartitionChanges:
         self.unclean: list[str] = []
 
     def rules(self, topic: Topic) -> Rules:
-        texts = self._image.config(TOPIC_RESOURCE, topic.name)
-        return _rules(texts, self._default) if texts else self._default
+        if self._cached[0] is not topic:  # one topic's partitions come one after the other
+            self._cached = topic, _rules(self._image.config(TOPIC_RESOURCE, topic.name), self._default)
+        return self._cached[1]
 
     def add(
         self,
@@ -66,7 +67,7 @@ class PartitionChanges:
         self.records.append(record)
         if settled.is_unclean:
             self.unclean.append(f"{topic.name}-{number}")
-        return replace(settled.partition, partition_epoch=old.partition_epoch + 1)
+        return settled.partition
 
     def outcome(self, reply: Any, before: Iterable[Record] = (), after: Iterable[Record] = ()) -> Outcome:
         """These changes, between other records, and what is to be said about unclean elections."""
@@ -122,7 +123,7 @@ def rules_change(after: Image, config: BrokerConfig, altered: Collection[ConfigR
     }
     for topic, number, partition in _partitions(after) if scopes[MIN_ISR] or scopes[UNCLEAN] else ():
         if partition.isr and partition.eligible_leader_replicas and _concerns(scopes[MIN_ISR], topic, MIN_ISR, after):
-            forgotten = replace(partition, eligible_leader_replicas=(), last_known_elr=())
+            forgotten = replace(partition, eligible_leader_replicas=())
             changes.accept(topic, number, Settled(forgotten, False))
         elif partition.leader == NO_LEADER and _concerns(scopes[UNCLEAN], topic, UNCLEAN, after):
             changes.add(topic, number, partition)

@@ -65,7 +65,7 @@ def settle(
 ) -> Settled:
     """The partition after a change of `old` into what is `wanted`; after an `unclean_restart` a broker is not eligible.
 
-    The partition epoch is left alone: it rises when the record is folded, if there is one.
+    It has the partition epoch that comes with the record, if there is one: `change_record` says whether.
     """
     new = _complete_reassignment(wanted)
     min_isr = min(rules.min_isr, len(new.replicas))
@@ -86,6 +86,7 @@ def settle(
         isr=isr,
         leader=leader,
         leader_epoch=old.leader_epoch + is_new,
+        partition_epoch=old.partition_epoch + 1,
         leader_recovery_state=recovery,
         eligible_leader_replicas=eligible,
         last_known_elr=last_known,
@@ -94,7 +95,7 @@ def settle(
 
 
 def change_record(topic_id: bytes, number: int, old: Partition, new: Partition) -> PartitionChangeRecord | None:
-    """The record that leads from one to the other, or None if nothing differs."""
+    """The record that leads from one to the other, or None if nothing differs but the partition epoch."""
     fields: dict[str, Any] = {
         name: list(getattr(new, name)) for name in _LISTS if getattr(new, name) != getattr(old, name)
     }
@@ -149,6 +150,6 @@ def _elect(
         return partition.leader if keeps else candidates[0], False
     if not complete and partition.last_known_elr and partition.last_known_elr[0] in may_lead:
         return partition.last_known_elr[0], True
-    if any_replica:
-        return next(((replica, True) for replica in partition.replicas if replica in may_lead), (NO_LEADER, False))
-    return NO_LEADER, False
+    alive = [replica for replica in partition.replicas if replica in may_lead] if any_replica else []
+    alive.sort(key=partition.adding_replicas.__contains__)  # those that are being added may have nothing yet
+    return (alive[0], True) if alive else (NO_LEADER, False)

@@ -179,6 +179,18 @@ def test_a_cancel_may_throw_it_away_where_unclean_elections_are_allowed() -> Non
     assert cluster.outcome.unclean_elections == 1
 
 
+def test_an_unclean_election_takes_a_replica_that_is_being_added_last() -> None:
+    cluster = with_topic(1, 2, unclean_leader_election_enable="true")
+    cluster.submit(cluster.isr_change(1))
+    reassign(cluster, 3, 4)
+    cluster.fence(1)
+    assert cluster.partition().leader == 2
+    cluster.fence(2)
+    cluster.start(2, is_clean=False)
+    cluster.fence(2, 3)
+    assert cluster.partition().leader == 4
+
+
 def test_a_partition_without_a_leader_can_be_given_replicas_that_wait_with_it() -> None:
     cluster = with_topic(1)
     cluster.fence(1)
