@@ -57,6 +57,15 @@ def test_when_the_last_in_sync_replica_goes_an_eligible_one_leads_cleanly() -> N
     assert cluster.outcome.unclean_elections == 0
 
 
+def test_who_is_in_sync_leads_before_who_is_only_eligible() -> None:
+    cluster = TestCluster(3)
+    cluster.create(1, 3, 2, min_insync_replicas="3")
+    cluster.submit(cluster.isr_change(1, 2))
+    assert state(cluster) == (1, (1, 2), (3,), ())
+    cluster.fence(1)
+    assert state(cluster) == (2, (2,), (1, 3), ())
+
+
 def test_the_last_replica_standing_that_restarts_uncleanly_leaves_the_partition_to_the_eligible() -> None:
     cluster = with_min_isr_2()
     cluster.submit(cluster.isr_change(1, 2))

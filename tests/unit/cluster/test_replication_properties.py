@@ -133,6 +133,16 @@ class Replication(RuleBasedStateMachine):
     def heartbeat(self, broker: int) -> None:
         self.beat(broker)
 
+    @rule()
+    def all_is_well_again(self) -> None:
+        """Who does not serve is started again, and everybody catches up."""
+        for broker in (1, 2, 3, 4):
+            if broker not in self.image.brokers or not self.image.brokers[broker].may_lead:
+                self.restart(broker, True, True)
+        for topic in self.image.topics.values():
+            for number, partition in enumerate(topic.partitions):
+                self.leader_alters_isr((topic.name, number), partition.replicas)
+
     @rule(broker=BROKERS)
     def shut_down(self, broker: int) -> None:
         self.beat(broker, want_shut_down=True)
@@ -148,19 +158,24 @@ class Replication(RuleBasedStateMachine):
 
     # partitions
 
-    @rule(where=PARTITIONS)
-    def produce(self, where: Where) -> None:
-        """The leader takes a record; if it may be acknowledged, everybody in sync follows the leader up to it."""
-        partition = self.cluster.partition(*where)
-        if partition.leader == NO_LEADER:
-            return
+    @rule()
+    def produce(self) -> None:
+        """Leaders take a record; where it may be acknowledged, everybody in sync follows the leader up to it."""
         self.last_record += 1
-        log = self.disk(partition.leader, where) | {self.last_record}
-        self.disks[partition.leader, where] = log
-        if len(partition.isr) >= min(self.minimum[where[0]], len(partition.replicas)):
-            for replica in partition.isr:
-                self.disks[replica, where] = log
-            self.acknowledged[where] = self.acknowledged.get(where, frozenset()) | log
+        for name, topic in self.image.topics.items():
+            for number, partition in enumerate(topic.partitions):
+                where = (name, number)
+                log = self.disk(partition.leader, where) | {self.last_record}
+                if partition.leader == NO_LEADER:
+                    continue
+                self.disks[partition.leader, where] = log
+                if len(partition.isr) >= min(self.minimum[name], len(partition.replicas)):
+                    self.disks |= {(replica, where): log for replica in partition.isr}
+                    self.acknowledged[where] = log
+
+    @rule(where=PARTITIONS)
+    def followers_lag(self, where: Where) -> None:
+        self.leader_alters_isr(where, ())
 
     @rule(where=PARTITIONS, members=SUBSETS)
     def leader_alters_isr(self, where: Where, members: tuple[int, ...]) -> None:
@@ -212,4 +227,4 @@ class Replication(RuleBasedStateMachine):
 
 
 TestReplication = Replication.TestCase
-TestReplication.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+TestReplication.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
