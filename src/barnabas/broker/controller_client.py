@@ -11,8 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from barnabas.broker.alter_partitions import AlterPartitions
 from barnabas.broker.controller_requests import SPEECHES
-from barnabas.cluster.events import BrokerHeartbeat, CreateTopics, Event, RegisterBroker, Reply
+from barnabas.cluster.events import AlterPartition, BrokerHeartbeat, CreateTopics, Event, RegisterBroker, Reply
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.net.channel import Channel
 
@@ -104,6 +105,7 @@ class ControllerClient:
         self._heartbeats = ControllerLink(network, metadata, listener, name)
         self._events = ControllerLink(network, metadata, listener, name)
         self._forwarded = ControllerLink(network, metadata, listener, FORWARDED)
+        self._alterations = AlterPartitions(self._events.request)
         self._links = {
             RegisterBroker: self._heartbeats,
             BrokerHeartbeat: self._heartbeats,
@@ -125,6 +127,8 @@ class ControllerClient:
         return await self._metadata.submit(event)
 
     async def _speak(self, event: Event[Reply]) -> Reply:
+        if isinstance(event, AlterPartition):
+            return await self._alterations.ask(event)  # type: ignore[return-value]
         speech = SPEECHES[type(event)]
         link = self._links.get(type(event), self._events)
         response = await link.request(speech.request(event, self.cluster_id), speech.version)
@@ -158,6 +162,7 @@ class ControllerClient:
         )
 
     def close(self) -> None:
+        self._alterations.close()
         for link in (self._heartbeats, self._events, self._forwarded):
             link.close()
 

@@ -104,11 +104,13 @@ class Supervisor:
         config = child.configure(child.addresses)
         child.start_at = 0.0
         reading, writing = os.pipe()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until the child no longer has our handlers
         pid = os.fork()
         if pid == 0:
             for ours in (self._lifeline[1], reading):
                 os.close(ours)
             _be_broker(config, child.number, writing, self._lifeline[0])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         os.close(writing)
         child.pid, child.pipe, child.told = pid, reading, b""
         self._selector.register(reading, selectors.EVENT_READ, child)
@@ -190,6 +192,7 @@ def _be_broker(config: BrokerConfig, number: int, pipe: int, lifeline: int) -> N
         signal.set_wakeup_fd(-1)
         for each in _SIGNALS:
             signal.signal(each, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         os.setpgid(0, 0)  # Ctrl-C is for the parent alone, which stops its children in order
 
         def tell(**facts: object) -> None:
