@@ -23,6 +23,7 @@ from barnabas.broker.groups import group_coordinator, topics_of
 from barnabas.broker.heartbeats import Heartbeats
 from barnabas.broker.metrics import Metrics, PartitionSample
 from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.replication import Replication
 from barnabas.broker.sessions import Sessions
 from barnabas.broker.transactions import transaction_coordinator
 from barnabas.cluster import image as images
@@ -88,6 +89,7 @@ class Broker:
         self.controller = ControllerClient(self.metadata, self._sessions, network, self.inter_broker_listener)
         self._heartbeats = Heartbeats(self, disk, random, boot_id)
         self.replicas = Replicas(self.broker_id, self.manager, self.log_config)
+        self._replication = Replication(self, network)
         self.fetch_sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], random)
         self.producer_ids = ProducerIds(self)
         self.groups = group_coordinator(self, random)
@@ -134,11 +136,13 @@ class Broker:
         except KafkaError as error:
             raise StartError(str(error)) from error
         await self.replicas.settled()
+        await self.manager.set_strays_aside()
         self.manager.start_background_work()
         self._spawn(self._close_idle_connections())
         self.server.start_serving()
         self._spawn(self._heartbeats.run())
         self._spawn(self._sessions.run())
+        self._spawn(self._replication.run())
 
     def _listen(self) -> tuple[Endpoint, ...]:
         bound = []
@@ -157,6 +161,7 @@ class Broker:
         """Stop cleanly: leaders elsewhere, no new requests, everything on disk, the logs marked as closed in order."""
         await self._heartbeats.leave()
         self.server.close()
+        await self._replication.close()
         self.groups.close()
         self.transactions.close()
         await self._dispatcher.close()

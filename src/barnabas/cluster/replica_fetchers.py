@@ -6,6 +6,7 @@ A partition whose leader changes moves on to another fetcher; a fetcher that has
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.replica_fetcher import FetchSettings, Key, ReplicaFetcher, Surroundings, key_of
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 class ReplicaFetchers:
     """The fetchers of one broker: `fetchers_per_leader` for each broker that leads a partition of ours."""
 
-    def __init__(self, around: Surroundings, settings: FetchSettings, fetchers_per_leader: int = 1) -> None:
+    def __init__(self, around: Surroundings, settings: FetchSettings, fetchers_per_leader: Callable[[], int]) -> None:
         self._around = around
         self._settings = settings
         self._fetchers_per_leader = fetchers_per_leader
@@ -27,7 +28,7 @@ class ReplicaFetchers:
     def follow(self, partition: Partition) -> None:
         """Copy the partition from the leader that it has now, which may be none, or this broker: then from nobody."""
         key = key_of(partition)
-        place = (partition.leader, key[1] % self._fetchers_per_leader)
+        place = (partition.leader, key[1] % self._fetchers_per_leader())
         if self._place.get(key, place) != place:
             self.drop(partition)
         if partition.leader >= 0 and not partition.is_leader:

@@ -3,6 +3,7 @@
     <log dir>/.lock, meta.properties, the checkpoints, .kafka_cleanshutdown
     <log dir>/<topic>-<partition>/                  a log
     <log dir>/<topic>-<partition>.<id>-delete/      a log that is being removed
+    <log dir>/<topic>-<partition>.<id>-stray/       a log that is of no partition of this broker, for a human to judge
 
 A directory is locked while a broker uses it. The mark of a clean stop is taken away before anything is opened, so a
 broker that dies at any later moment finds none. Methods block; the manager calls them in threads, one at a time.
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.storage.log import Log
 
 DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
 _LOCK = ".lock"
 _PARTITION = re.compile(r"(.+)-(\d+)")
 _NOT_OURS = "__cluster_metadata"  # a log that Kafka keeps beside the partitions of topics

@@ -85,6 +85,7 @@ class ReplicaBroker:
                 self.replicas.disk_failed,
             ),
             cluster.fetch_settings,
+            lambda: cluster.fetchers_per_leader,
         )
         self.replicas.fetchers = self.fetchers
         dispatcher = Dispatcher(self, self.metrics, self.clock.monotonic)  # type: ignore[arg-type]
@@ -128,6 +129,7 @@ class ReplicaCluster:
         self.lag = lag
         self.fetch_settings = settings
         self.log_config = LogConfig(**config)
+        self.fetchers_per_leader = 1
         self.image = EMPTY
         self.refusal: ErrorCode | None = None
         self.is_silent = False
