@@ -7,8 +7,11 @@ have everything that was acknowledged, unless the controller has told of an uncl
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -228,3 +231,33 @@ class Replication(RuleBasedStateMachine):
 
 TestReplication = Replication.TestCase
 TestReplication.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_long_walks_lose_nothing_either(seed: int) -> None:
+    """Many more steps than the machine takes, in exchange for failures that are not made short."""
+    rng = Random(seed)
+    world = Replication()
+    world.create()
+    actions: list[Callable[[int, Where, tuple[int, ...]], Any]] = [
+        lambda broker, where, some: world.restart(broker, rng.random() < 0.6, rng.random() < 0.7),
+        lambda broker, where, some: world.heartbeat(broker),
+        lambda broker, where, some: world.shut_down(broker),
+        lambda broker, where, some: world.falls_silent(broker),
+        lambda broker, where, some: world.unregister(broker),
+        lambda broker, where, some: world.all_is_well_again(),
+        lambda broker, where, some: world.produce(),
+        lambda broker, where, some: world.produce(),
+        lambda broker, where, some: world.followers_lag(where),
+        lambda broker, where, some: world.leader_alters_isr(where, some),
+        lambda broker, where, some: world.operator_elects(where, unclean=rng.random() < 0.2),
+        lambda broker, where, some: world.balance(),
+        lambda broker, where, some: world.reassign(where, some),
+        lambda broker, where, some: world.cancel_reassignments(),
+        lambda broker, where, some: world.configure(where[0], rng.randint(1, 3), rng.random() < 0.1),
+    ]
+    for _ in range(1000):
+        where = rng.choice([("orders", 0), ("orders", 1), ("audit", 0)])
+        rng.choice(actions)(rng.randint(1, 4), where, tuple(rng.sample([1, 2, 3, 4], rng.randint(1, 3))))
+        check_consistency(world.image)
+    world.teardown()
