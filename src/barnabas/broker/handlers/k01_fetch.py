@@ -85,10 +85,13 @@ class _Fetch:
         # A connection with many requests under way is not read, so that its end would not be seen while they wait.
         wait_seconds = min(self._request.max_wait_ms / 1000, broker.server.limits.max_idle_seconds)
         delayed = DelayedFetch(
-            broker.call_later, wait_seconds, missing_bytes, partitions, self._try_again, for_replica=for_replica
+            broker.call_later, wait_seconds, missing_bytes, partitions, self._woken, for_replica=for_replica
         )
         self._later = Later(delayed.abandon)
         return self._later
+
+    def _woken(self) -> None:
+        self._try_again()
 
     def _try_again(self) -> None:
         assert self._later is not None
@@ -240,6 +243,10 @@ class _ReplicaFetch(_Fetch):
         if is_news or size >= request.min_bytes or request.max_wait_ms <= 0 or not partitions:
             return self._respond(results)
         return self._wait(request.min_bytes - size, partitions, for_replica=True)
+
+    def _woken(self) -> None:
+        """Answer once all requests of this turn have been worked on, with what they all have appended."""
+        self._broker.server.network.soon(self._try_again)
 
     def _read(self) -> tuple[list[tuple[Wanted, PartitionData]], int, list[Partition]]:
         """What is new to the replica. On the first call, what it asks for is noted as what it has."""
