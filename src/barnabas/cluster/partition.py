@@ -17,10 +17,10 @@ Times are milliseconds of a clock that never goes back, but for those that are w
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from barnabas.cluster.isr import DEFAULT_LAG, InSync, Lag, Members, Proposal
-from barnabas.cluster.waiters import OffsetWaiters
+from barnabas.cluster.waiters import DataWatcher, OffsetWaiters
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.storage.leader_epochs import UNDEFINED_EPOCH, EpochEntry
 
@@ -35,14 +35,6 @@ if TYPE_CHECKING:
 READ_COMMITTED = 1
 NO_EPOCH = -1
 _ENOUGH_BYTES = 2**31  # where it is not known how much more became readable: let readers look
-
-
-class DataWatcher(Protocol):
-    """Somebody who waits for more to read, such as a long-polling fetch."""
-
-    def data_arrived(self, partition: Partition, size_bytes: int) -> None:
-        """More bytes than before lie below the watermark, or (with 0) the partition is no longer ours to serve."""
-        ...
 
 
 AlterIsr = Callable[["Partition", Members, Proposal], None]

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.core.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cluster.partition import Partition
+
+
+class DataWatcher(Protocol):
+    """Somebody who waits for more to read, such as a long-polling fetch."""
+
+    def data_arrived(self, partition: Partition, size_bytes: int) -> None:
+        """More bytes than before lie below the watermark, or (with 0) the partition is no longer ours to serve."""
+        ...
 
 
 class OffsetWaiters:
