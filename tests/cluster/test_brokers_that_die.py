@@ -19,7 +19,7 @@ from tests.cluster.three_brokers import NUMBERS, Cluster, leaders, living_broker
 from tests.peers import eventually
 
 NO_LEADER = -1
-KNOWN_WITHIN_S = 2.0  # of a death; far below the 9 s of the session
+KNOWN_WITHIN_S = 4.0  # of a death, on a busy machine; far below the 9 s of the session
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_another_controller_takes_over_at_once(cluster: Cluster) -> None:
     # Asked at the worst of moments: the broker waits for the next controller and passes it on.
     took = seconds_until(lambda: create_topic(cluster.address(others[1]), "after", 2) is ErrorCode.NONE, 5)
     assert took < KNOWN_WITHIN_S
-    assert cluster.controller() in others
+    eventually(lambda: cluster.controller() in others, True, KNOWN_WITHIN_S)
     for number in others:
         eventually(lambda at=number: living_brokers(cluster.address(at)), set(others), KNOWN_WITHIN_S)  # type: ignore[misc]
     assert create_topic(cluster.address(others[0]), "later", 2) is ErrorCode.NONE
