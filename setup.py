@@ -66,7 +66,7 @@ HOT_PATH = [
     "coordinator/classic_group.py", "coordinator/classic_members.py", "coordinator/classic_state.py",
     "coordinator/group_shard.py", "coordinator/membership.py", "coordinator/offset_requests.py",
     "coordinator/offsets.py", "coordinator/records.py", "coordinator/timers.py",
-    "cluster/partition.py", "cluster/replicas.py",
+    "cluster/isr.py", "cluster/partition.py", "cluster/replicas.py", "cluster/waiters.py",
     "broker/coordinator_runtime.py", "broker/coordinators.py", "broker/dispatch.py", "broker/metrics.py",
     "broker/handlers/k00_produce.py", "broker/handlers/k08_offset_commit.py", "broker/handlers/k11_join_group.py",
     "broker/handlers/k12_heartbeat.py", "broker/handlers/k14_sync_group.py",

@@ -3,8 +3,8 @@
 Disk, network, clock, randomness, executor and metadata store are arguments; `process` makes the real ones.
 
 Start: bind the listeners (a port in use must leave the logs as they are), lock and open the logs (recovering what an
-unclean stop left), replay the metadata, register under a new broker epoch, take up the partitions, and only then read
-the first request. Stop: the reverse.
+unclean stop left), replay the metadata, register with the controller under a new broker epoch, take up the partitions,
+and only then read the first request. Stop: the reverse.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ from collections.abc import Coroutine, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
+from barnabas.broker.controller_client import ControllerClient
 from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.groups import group_coordinator, topics_of
+from barnabas.broker.heartbeats import Heartbeats
 from barnabas.broker.metrics import Metrics, PartitionSample
 from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.replication import Replication
+from barnabas.broker.sessions import Sessions
 from barnabas.broker.transactions import transaction_coordinator
 from barnabas.cluster import image as images
-from barnabas.cluster.brokers import SUPPORTED_FEATURES
-from barnabas.cluster.events import BrokerHeartbeat, CreateTopics, NewTopic, RegisterBroker
+from barnabas.cluster.events import CreateTopics, NewTopic
 from barnabas.cluster.metadata_log import MetadataLog
 from barnabas.cluster.replicas import Replicas
 from barnabas.core import ids, logs
@@ -67,7 +70,9 @@ class Broker:
         store: MetadataStore,
         hostname: str = "localhost",
         cleaning: Runner | None = None,
+        boot_id: str = "",
     ) -> None:
+        """`boot_id` is another one whenever the machine has gone down; empty if that is not known."""
         self.config = config
         self.broker_id = config.node_id
         self.clock = clock
@@ -80,7 +85,11 @@ class Broker:
         self.call_later = asyncio.get_running_loop().call_later
         self.manager = LogManager(disk, clock, executor, config, random, self.metrics, self._logs_lost, cleaning)
         self.metadata = MetadataLog(store, clock, random, config)
+        self._sessions = Sessions(self.metadata, network, clock, config)
+        self.controller = ControllerClient(self.metadata, self._sessions, network, self.inter_broker_listener)
+        self._heartbeats = Heartbeats(self, disk, random, boot_id)
         self.replicas = Replicas(self.broker_id, self.manager, self.log_config)
+        self._replication = Replication(self, network)
         self.fetch_sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], random)
         self.producer_ids = ProducerIds(self)
         self.groups = group_coordinator(self, random)
@@ -113,6 +122,7 @@ class Broker:
         self.endpoints = self._listen()
         await self._store.open()
         self.cluster_id = await self._store.cluster_id(ids.uuid_text(ids.random_uuid(self._random)))
+        self.controller.cluster_id = self.cluster_id
         try:
             await self.manager.open(self.broker_id, self.cluster_id)
         except (KafkaError, OSError) as error:
@@ -120,13 +130,20 @@ class Broker:
         self.metadata.subscribe(self._metadata_changed)
         self._spawn(self.replicas.run())
         await self.metadata.start()
-        await self._register()
+        try:
+            await self._heartbeats.enter()
+        except KafkaError as error:
+            raise StartError(str(error)) from error
         await self.replicas.settled()
         # Only now: what the metadata said before was of an earlier life of this broker, under older leader epochs.
         self.replicas.coordinate({each.topic: each for each in (self.groups, self.transactions)})
+        await self.manager.set_strays_aside()
         self.manager.start_background_work()
         self._spawn(self._close_idle_connections())
         self.server.start_serving()
+        self._spawn(self._heartbeats.run())
+        self._spawn(self._sessions.run())
+        self._spawn(self._replication.run())
 
     def _listen(self) -> tuple[Endpoint, ...]:
         bound = []
@@ -141,38 +158,18 @@ class Broker:
             bound.append(endpoint._replace(port=listener.port))
         return advertise(bound, self.config.advertised, self._hostname)
 
-    async def _register(self) -> None:
-        endpoints = tuple(
-            images.Endpoint(endpoint.name, endpoint.host, endpoint.port, 0) for endpoint in self.endpoints
-        )
-        registered = await self.metadata.submit(
-            RegisterBroker(
-                self.broker_id,
-                ids.random_uuid(self._random),
-                endpoints,
-                SUPPORTED_FEATURES,
-                self.config["broker.rack"] or None,
-                tuple(
-                    sorted(
-                        ids.parse_uuid(directory.directory_id)
-                        for directory in self.manager.directories
-                        if directory.directory_id
-                    )
-                ),
-            )
-        )
-        self.broker_epoch = registered.epoch
-        await self.metadata.submit(BrokerHeartbeat(self.broker_id, self.broker_epoch, self.metadata.image.index))
-
     async def stop(self) -> None:
-        """Stop cleanly: no new requests, everything on disk, the logs marked as closed in order."""
+        """Stop cleanly: leaders elsewhere, no new requests, everything on disk, the logs marked as closed in order."""
+        await self._heartbeats.leave()
         self.server.close()
+        await self._replication.close()
         self.groups.close()
         self.transactions.close()
         await self._dispatcher.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.controller.close()
         await self.manager.close(self.broker_epoch)
         await self.metadata.stop()
         await self._store.close()
@@ -228,6 +225,11 @@ class Broker:
 
     async def create_topics_on_demand(self, names: Sequence[str]) -> dict[str, ErrorCode]:
         """Create topics that somebody asked about, with the broker's defaults; what was refused, and why."""
-        created = await self.metadata.submit(CreateTopics(tuple(NewTopic(name) for name in dict.fromkeys(names))))
-        await self.replicas.settled()
+        created = await self.controller.submit(CreateTopics(tuple(NewTopic(name) for name in dict.fromkeys(names))))
+        await self.catch_up()
         return {topic.name: topic.error.code for topic in created if topic.error}
+
+    async def catch_up(self) -> None:
+        """Return once everything that the controller has answered before is in effect here too."""
+        await self.metadata.refresh()
+        await self.replicas.settled()

@@ -88,10 +88,10 @@ class Coordinator(Generic[S]):
                 (),
                 settings.configs,
             )
-            (created,) = await self._broker.metadata.submit(CreateTopics((wanted,)))
+            (created,) = await self._broker.controller.submit(CreateTopics((wanted,)))
             if created.error and created.error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, created.error.message)
-            await self._broker.replicas.settled()
+            await self._broker.catch_up()
         return len(self._broker.metadata.image.topics[self.topic].partitions)
 
     def partition_for(self, key: str) -> int:

@@ -206,7 +206,7 @@ class Dispatcher:
         return parts
 
     def _route(self, key: int, version: int, correlation_id: int) -> Route:
-        lowest, highest = handlers.SERVED.get(key, (0, -1))
+        lowest, highest = handlers.SERVED.get(key) or handlers.BETWEEN_BROKERS.get(key, (0, -1))
         if not max(lowest, api(key).min_version) <= version <= highest:
             raise UnknownApi(key, version, correlation_id)
         route = self._routes[key, version] = Route(key, version, self._metrics.latencies(key, version))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from barnabas.core.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from barnabas.storage.log import Log
     from barnabas.wire.messages.k01_fetch import FetchPartition, FetchRequest, PartitionData
 
 NO_SESSION = 0
@@ -38,6 +39,10 @@ class Wanted:
         self.high_watermark = -1
         self.log_start_offset = -1
 
+    def is_told(self, log: Log) -> bool:
+        """Whether the reader knows the offsets of the log as they are now."""
+        return self.high_watermark == log.high_watermark and self.log_start_offset == log.log_start_offset
+
     def is_news(self, data: PartitionData) -> bool:
         """Whether an incremental response must carry `data`; if so, remembers it as said."""
         news = bool(
@@ -45,6 +50,7 @@ class Wanted:
             or (data.records is not None and len(data.records))
             or data.high_watermark != self.high_watermark
             or data.log_start_offset != self.log_start_offset
+            or data.diverging_epoch.end_offset >= 0
         )
         # An error is forgotten, so that the first success after it is told even if nothing else changed.
         self.high_watermark = -1 if data.error_code else data.high_watermark

@@ -8,8 +8,9 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, TypeVar
 
@@ -49,15 +50,25 @@ class ThreadExecutor:
         self._threads.shutdown(wait=True)
 
 
-def serve(config: BrokerConfig, on_ready: Callable[[Sequence[str]], None], metrics_port: int | None = None) -> None:
-    """Run a broker in this process until SIGTERM or SIGINT; StartError if it cannot start."""
+def serve(
+    config: BrokerConfig,
+    on_ready: Callable[[Sequence[str]], None],
+    metrics_port: int | None = None,
+    *,
+    lifeline: int | None = None,
+    log_facts: Mapping[str, object] | None = None,
+) -> None:
+    """Run a broker in this process until SIGTERM or SIGINT; StartError if it cannot start.
+
+    `lifeline` is a pipe whose end means the same. `log_facts` stand in every line of the log.
+    """
     clock = SystemClock()
     _raise_descriptor_limit()
-    logs.configure(config["barnabas.log.level"], config["barnabas.log.format"], clock)
+    logs.configure(config["barnabas.log.level"], config["barnabas.log.format"], clock, facts=log_facts)
     for warning in config.warnings:
         _log.warning("configuration", warning=warning)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_run(config, clock, on_ready, metrics_port))
+        runner.run(_run(config, clock, on_ready, metrics_port, lifeline))
 
 
 def _raise_descriptor_limit() -> None:
@@ -83,11 +94,19 @@ async def _run(
     clock: SystemClock,
     on_ready: Callable[[Sequence[str]], None],
     metrics_port: int | None,
+    lifeline: int | None,
 ) -> None:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    if lifeline is not None:
+
+        def ended() -> None:
+            loop.remove_reader(lifeline)
+            stopping.set()
+
+        loop.add_reader(lifeline, ended)
     executor = ThreadExecutor(loop)
     try:
         os.makedirs(config.log_dirs[0], exist_ok=True)
@@ -106,6 +125,7 @@ async def _run(
             store=store,
             hostname=socket.gethostname(),
             cleaning=ChildRunner(),
+            boot_id=_boot_id(),
         )
         try:
             if not await _is_done_before(stopping, broker.start()):
@@ -133,10 +153,18 @@ async def _run(
         executor.close()
 
 
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""  # not Linux
+
+
 def _metadata_store(config: BrokerConfig, clock: SystemClock) -> MetadataStore:
     connect = config["zookeeper.connect"]
     if not connect:
-        return EmbeddedStore(os.path.join(config.log_dirs[0], _METADATA_FILE), config.node_id, clock)
+        path = config["barnabas.metadata.file"] or os.path.join(config.log_dirs[0], _METADATA_FILE)
+        return EmbeddedStore(path, config.node_id, clock)
     from barnabas.coordination.zookeeper import ZooKeeperStore
 
     try:

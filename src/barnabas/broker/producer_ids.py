@@ -36,5 +36,5 @@ class ProducerIds:
         async with self._allocating:
             if self._next == self._end:
                 broker = self._broker
-                block = await broker.metadata.submit(AllocateProducerIds(broker.broker_id, broker.broker_epoch))
+                block = await broker.controller.submit(AllocateProducerIds(broker.broker_id, broker.broker_epoch))
                 self._next, self._end = block.first, block.first + block.count

@@ -1,8 +1,10 @@
 """The controller on brokers: who is registered, who may serve, and the features that all of them share.
 
 A registration starts fenced and under a new epoch, whatever was before; the leaderships that an earlier process of
-the same broker still had are moved first, so that nothing it does counts any more. A broker that shuts down hands
-over its leaderships, and may go once it has none.
+the same broker still had are moved first, so that nothing it does counts any more. A restart is clean if the broker
+knows the epoch it had before: it has closed its files in order then, or nothing can have happened to them. After any
+other its replicas count as incomplete, until they have caught up. A broker that shuts down hands over its leaderships,
+and may go once it has none.
 
 A feature stands at the highest level that every registered broker supports, and never goes back; a broker that does
 not reach that level is refused.
@@ -13,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from barnabas.cluster import records as r
-from barnabas.cluster.election import changes_when_broker_comes, changes_when_broker_goes, leads_any
+from barnabas.cluster.election import broker_comes, broker_goes, leads_any
 from barnabas.cluster.events import (
     AllocateProducerIds,
     BrokerEpoch,
@@ -56,8 +58,9 @@ def register_broker(image: Image, event: RegisterBroker, context: Context) -> Ou
         log_dirs=list(event.log_dirs),
     )
     levels = list(_raised_features(image, event))
-    moves = changes_when_broker_goes(image, event.broker_id) if before is not None else ()
-    return Outcome([registration, *levels, *moves], BrokerEpoch(image.index))
+    is_clean = before is not None and event.previous_broker_epoch == before.epoch
+    moves = broker_goes(image, context.config, event.broker_id, is_clean=is_clean)
+    return moves.outcome(BrokerEpoch(image.index), before=[registration, *levels])
 
 
 def _raised_features(image: Image, event: RegisterBroker) -> Iterator[r.FeatureLevelRecord]:
@@ -77,32 +80,33 @@ def _raised_features(image: Image, event: RegisterBroker) -> Iterator[r.FeatureL
 
 
 def heartbeat(image: Image, event: BrokerHeartbeat, context: Context) -> Outcome:
-    broker = _registered(image, event.broker_id, event.broker_epoch)
+    broker = registered(image, event.broker_id, event.broker_epoch)
     is_caught_up = event.applied_index > broker.epoch
     if event.want_shut_down:
-        return _shut_down(image, broker, is_caught_up)
+        return _shut_down(image, broker, is_caught_up, context)
     if broker.fenced and not broker.in_controlled_shutdown and not event.want_fence and is_caught_up:
         change = r.BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=-1)
-        return Outcome([change, *changes_when_broker_comes(image, broker.id)], BrokerState(True, False, False))
+        changes = broker_comes(image, context.config, broker.id)
+        return changes.outcome(BrokerState(True, False, False), before=[change])
     if event.want_fence and not broker.fenced:
-        return Outcome(_fence(image, broker), BrokerState(is_caught_up, True, False))
+        return _fence(image, broker, context, BrokerState(is_caught_up, True, False))
     return Outcome([], BrokerState(is_caught_up, broker.fenced, False))
 
 
-def _shut_down(image: Image, broker: Broker, is_caught_up: bool) -> Outcome:
+def _shut_down(image: Image, broker: Broker, is_caught_up: bool, context: Context) -> Outcome:
     """First the leaderships go; at the next heartbeat, when that is known, the broker may."""
     if broker.fenced:
         return Outcome([], BrokerState(is_caught_up, True, True))
     if not leads_any(image, broker.id):
-        return Outcome(_fence(image, broker), BrokerState(is_caught_up, True, True))
+        return _fence(image, broker, context, BrokerState(is_caught_up, True, True))
     change = r.BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=1)
-    records = [change, *changes_when_broker_goes(image, broker.id)]
-    return Outcome(records, BrokerState(is_caught_up, False, False))
+    moves = broker_goes(image, context.config, broker.id, is_clean=True)
+    return moves.outcome(BrokerState(is_caught_up, False, False), before=[change])
 
 
 def fence_broker(image: Image, event: FenceBroker, context: Context) -> Outcome:
-    broker = _registered(image, event.broker_id, event.broker_epoch)
-    return Outcome([] if broker.fenced else _fence(image, broker), None)
+    broker = registered(image, event.broker_id, event.broker_epoch)
+    return Outcome([], None) if broker.fenced else _fence(image, broker, context, None)
 
 
 def unregister_broker(image: Image, event: UnregisterBroker, context: Context) -> Outcome:
@@ -110,11 +114,12 @@ def unregister_broker(image: Image, event: UnregisterBroker, context: Context) -
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {event.broker_id} is not registered")
     gone = r.UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
-    return Outcome([*changes_when_broker_goes(image, broker.id), gone], None)
+    moves = broker_goes(image, context.config, broker.id, is_clean=False)  # its replicas are not waited for
+    return moves.outcome(None, after=[gone])
 
 
 def allocate_producer_ids(image: Image, event: AllocateProducerIds, context: Context) -> Outcome:
-    _registered(image, event.broker_id, event.broker_epoch)
+    registered(image, event.broker_id, event.broker_epoch)
     first = image.next_producer_id
     record = r.ProducerIdsRecord(
         broker_id=event.broker_id, broker_epoch=event.broker_epoch, next_producer_id=first + PRODUCER_ID_BLOCK
@@ -122,12 +127,12 @@ def allocate_producer_ids(image: Image, event: AllocateProducerIds, context: Con
     return Outcome([record], ProducerIdBlock(first, PRODUCER_ID_BLOCK))
 
 
-def _fence(image: Image, broker: Broker) -> list[r.Record]:
+def _fence(image: Image, broker: Broker, context: Context, reply: BrokerState | None) -> Outcome:
     change = r.BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=1)
-    return [change, *changes_when_broker_goes(image, broker.id)]
+    return broker_goes(image, context.config, broker.id, is_clean=True).outcome(reply, before=[change])
 
 
-def _registered(image: Image, broker_id: int, broker_epoch: int) -> Broker:
+def registered(image: Image, broker_id: int, broker_epoch: int) -> Broker:
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered; register it first")

@@ -1,15 +1,18 @@
 """The controller on configurations: what is set on topics, on one broker, or on all of them.
 
 Both requests come to the same: what the resource would have set afterwards is worked out and checked as a whole, and
-the difference becomes records.
+the difference becomes records; and what that means for elections (`election.rules_change`) goes with them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
+from barnabas.cluster.election import rules_change
 from barnabas.cluster.events import AlterConfigs, AlteredConfig, ConfigChange, Failure, IncrementalAlterConfigs
+from barnabas.cluster.fold import apply
 from barnabas.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigResource, Image
 from barnabas.cluster.outcome import Context, Outcome
 from barnabas.cluster.records import ConfigRecord
@@ -64,7 +67,9 @@ def _alter_each(
             results.append(AlteredConfig(resource))
         except KafkaError as error:
             results.append(AlteredConfig(resource, Failure(error.code, error.message)))
-    return Outcome(records, tuple(results), tuple(warnings))
+    after_all = apply(image, records, image.index)
+    outcome = rules_change(after_all, config, records).outcome(tuple(results), before=records)
+    return replace(outcome, warnings=(*warnings, *outcome.warnings))
 
 
 def config_records(resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]) -> list[ConfigRecord]:

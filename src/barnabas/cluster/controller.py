@@ -2,7 +2,7 @@
 
 It keeps no state. What it decides becomes true when its records are in the metadata log, and every broker that folds
 them arrives at the same image; the one that asked gets the reply then. `metadata_log` drives it. The decisions
-themselves are in `brokers`, `topics` and `configs`.
+themselves are in `brokers`, `topics`, `configs`, `alter_partition`, `leaders` and `reassignment`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from barnabas.cluster import brokers, configs, events, topics
+from barnabas.cluster import alter_partition, brokers, configs, events, leaders, reassignment, topics
 from barnabas.cluster.image import Image
 from barnabas.cluster.outcome import Context, Outcome
 from barnabas.core.broker_config import BrokerConfig
@@ -22,6 +22,10 @@ _DECISIONS: dict[type, Callable[[Image, Any, Context], Outcome]] = {
     events.FenceBroker: brokers.fence_broker,
     events.UnregisterBroker: brokers.unregister_broker,
     events.AllocateProducerIds: brokers.allocate_producer_ids,
+    events.AlterPartition: alter_partition.alter_partition,
+    events.ElectLeaders: leaders.elect_leaders,
+    events.BalanceLeaders: leaders.balance_leaders,
+    events.AlterReassignments: reassignment.alter_reassignments,
     events.CreateTopics: topics.create_topics,
     events.DeleteTopics: topics.delete_topics,
     events.CreatePartitions: topics.create_partitions,

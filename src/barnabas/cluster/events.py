@@ -39,7 +39,11 @@ class BrokerEpoch:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker(Event[BrokerEpoch]):
-    """A process of a broker has started; it stays fenced until its heartbeat asks otherwise."""
+    """A process of a broker has started; it stays fenced until its heartbeat asks otherwise.
+
+    `previous_broker_epoch` is that of the process before it, if the broker is sure that all this one had written is
+    still there. Without it the restart counts as unclean, and the broker's replicas as no longer complete.
+    """
 
     broker_id: int
     incarnation_id: bytes
@@ -47,6 +51,7 @@ class RegisterBroker(Event[BrokerEpoch]):
     features: Mapping[str, SupportedFeature]
     rack: str | None = None
     log_dirs: tuple[bytes, ...] = ()
+    previous_broker_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +172,82 @@ class CreatedPartitions:
 class CreatePartitions(Event[tuple[CreatedPartitions, ...]]):
     topics: tuple[NewPartitions, ...]
     validate_only: bool = False
+
+
+# Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredPartition:
+    """The partition as it is now. The leader may be another one, if the change has completed a reassignment."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+    leader_recovery_state: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartition(Event[AlteredPartition]):
+    """A leader asks for other in-sync replicas: pairs of broker id and broker epoch, which is -1 where not known."""
+
+    broker_id: int
+    broker_epoch: int
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    new_isr: tuple[tuple[int, int], ...]
+    leader_recovery_state: int = 0
+
+
+PREFERRED_ELECTION = 0
+UNCLEAN_ELECTION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ElectedLeader:
+    topic: str
+    partition: int
+    error: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeaders(Event[tuple[ElectedLeader, ...]]):
+    """An operator's wish, for some partitions or for all; of all, those that need no election are not told of."""
+
+    election_type: int
+    partitions: tuple[tuple[str, int], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceLeaders(Event[int]):
+    """Give leaderships back to the preferred replicas of brokers that miss more than this share; tells how many."""
+
+    imbalance_percentage: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """The brokers that are to hold a partition, the preferred leader first; None cancels what is under way."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredReassignment:
+    topic: str
+    partition: int
+    error: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterReassignments(Event[tuple[AlteredReassignment, ...]]):
+    reassignments: tuple[Reassignment, ...]
+    allow_replication_factor_change: bool = True
 
 
 # Configurations

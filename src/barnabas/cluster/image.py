@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from barnabas.core.ids import ZERO_UUID
+
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
@@ -44,6 +46,11 @@ class Broker:
     @property
     def may_lead(self) -> bool:
         return not self.fenced and not self.in_controlled_shutdown
+
+    @property
+    def new_replica_directory(self) -> bytes:
+        """Where a replica goes that comes to this broker; zero where the broker has a choice, and makes it."""
+        return self.log_dirs[0] if len(self.log_dirs) == 1 else ZERO_UUID
 
     def endpoint(self, listener: str) -> Endpoint | None:
         return next((endpoint for endpoint in self.endpoints if endpoint.name == listener), None)

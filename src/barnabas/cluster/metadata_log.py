@@ -111,6 +111,9 @@ class MetadataLog:
         self._pending: deque[tuple[Event[Any], Waiter]] = deque()
         self._waiters: set[Waiter] = set()
         self._subscribers: list[Subscriber] = []
+        self._controller_watchers: list[Callable[[], None]] = []
+        self._looking: list[asyncio.Future[None]] = []  # who waits for the list to be read again
+        self._expecting: list[tuple[Callable[[Image], bool], asyncio.Future[None]]] = []
         self._wake = asyncio.Event()
         self._may_have_changed = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -144,7 +147,7 @@ class MetadataLog:
     async def submit(self, event: Event[Reply]) -> Reply:
         """The controller's reply, once its records are in the log; KafkaError if the event was refused as a whole."""
         if not self._leads:
-            raise self._not_controller()
+            raise self.not_controller()
         waiter: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         waiter.add_done_callback(self._waiters.discard)
@@ -156,6 +159,39 @@ class MetadataLog:
         """Call with every change of the image, in order, from the loop, before whoever asked for it has the reply."""
         self._subscribers.append(subscriber)
 
+    def watch_controller(self, callback: Callable[[], None]) -> None:
+        """Call, from the loop, whenever another broker may be the controller, or this one leads or resigns."""
+        self._controller_watchers.append(callback)
+
+    async def refresh(self) -> None:
+        """Return once everything that was in the list before is in the image; waits for a store that is away."""
+        if self._leads:
+            return  # nobody else can have appended, and our own is folded before it is answered
+        looking: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._looking.append(looking)
+        self._may_have_changed = True
+        self._wake.set()
+        await looking
+
+    async def until(self, is_so: Callable[[Image], bool]) -> None:
+        """Return once the image is as expected."""
+        if is_so(self.image):
+            return
+        expected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (is_so, expected)
+        self._expecting.append(entry)
+        try:
+            await expected
+        finally:
+            self._expecting.remove(entry)
+
+    def preview(self, event: Event[Reply]) -> tuple[Reply, bool]:
+        """What the controller would answer now, and whether it would have to write for it."""
+        if not self._leads:
+            raise self.not_controller()
+        outcome = decide(self.image, event, self._rng, self._config)
+        return outcome.reply, bool(outcome.records)
+
     # The task that owns the image
 
     async def _run(self) -> None:
@@ -164,7 +200,10 @@ class MetadataLog:
             self._wake.clear()
             if self._may_have_changed:
                 self._may_have_changed = False
+                looking, self._looking = self._looking, []
                 await self._persist(self._follow)
+                for waiter in looking:
+                    _answer(waiter, None)
             while self._pending and self._leads:
                 await self._extend()
 
@@ -197,8 +236,7 @@ class MetadataLog:
         claim = await self._store.claim()
         if self._leads and claim != Claim(self.controller_epoch, self.broker_id):
             self._resign("the claim is lost")
-        self.controller_epoch = claim.epoch
-        self.controller_id = NOBODY if claim.holder is None else claim.holder
+        self._set_controller(NOBODY if claim.holder is None else claim.holder, claim.epoch)
         if not self._leads and claim.holder in (None, self.broker_id):
             epoch = await self._store.campaign(claim.epoch)
             if epoch is not None:
@@ -206,8 +244,7 @@ class MetadataLog:
 
     async def _take_over(self, epoch: int) -> None:
         """Nobody else can append now: read what the controller before has left, and finish its business."""
-        self.controller_epoch = epoch
-        self.controller_id = self.broker_id
+        self._set_controller(self.broker_id, epoch)
         await self._catch_up()
         if self._has_open_transaction:
             abort = r.encode(r.AbortTransactionRecord(reason=f"broker {self.broker_id} has become controller"))
@@ -216,6 +253,17 @@ class MetadataLog:
             await self._catch_up()
         self._leads = True
         _log.info("became controller", epoch=epoch, index=self._end)
+        self._tell_controller_watchers()
+
+    def _set_controller(self, controller_id: int, epoch: int) -> None:
+        is_news = (self.controller_id, self.controller_epoch) != (controller_id, epoch)
+        self.controller_id, self.controller_epoch = controller_id, epoch
+        if is_news:
+            self._tell_controller_watchers()
+
+    def _tell_controller_watchers(self) -> None:
+        for watcher in self._controller_watchers:
+            watcher()
 
     async def _catch_up(self) -> None:
         image, index = self.image, self.image.index
@@ -257,6 +305,9 @@ class MetadataLog:
                 subscriber(delta, image)
             except Exception:
                 _log.exception("subscriber to metadata failed", subscriber=repr(subscriber))
+        for is_so, expected in self._expecting:
+            if is_so(image):
+                _answer(expected, None)
 
     # Leading
 
@@ -356,12 +407,12 @@ class MetadataLog:
         if self._leads:
             _log.info("no longer controller", epoch=self.controller_epoch, reason=reason)
         self._leads = False
-        self.controller_id = NOBODY
+        self._set_controller(NOBODY, self.controller_epoch)
         self._pending.clear()
         for waiter in list(self._waiters):
-            _answer(waiter, self._not_controller())
+            _answer(waiter, self.not_controller())
 
-    def _not_controller(self) -> KafkaError:
+    def not_controller(self) -> KafkaError:
         where = "nobody is at the moment" if self.controller_id == NOBODY else f"broker {self.controller_id} is"
         return KafkaError(
             ErrorCode.NOT_CONTROLLER, f"broker {self.broker_id} is not the controller, {where}; ask again"

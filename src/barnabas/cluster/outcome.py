@@ -21,8 +21,12 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Records to be appended all or none, then the reply; it holds only once they are in the log."""
+    """Records to be appended all or none, then the reply; it holds only once they are in the log.
+
+    `unclean_elections` counts the partitions that get a leader who may miss acknowledged records.
+    """
 
     records: Sequence[Record]
     reply: Any
     warnings: tuple[str, ...] = ()
+    unclean_elections: int = 0

@@ -10,14 +10,18 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from barnabas.cluster.events import Failure
 from barnabas.cluster.image import TOPIC_RESOURCE
+from barnabas.cluster.isr import DEFAULT_LAG
 from barnabas.cluster.partition import Partition
 from barnabas.core import logs
 from barnabas.core.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from barnabas.cluster.delta import Delta
+    from barnabas.cluster.events import AlteredPartition
     from barnabas.cluster.image import Image, Topic
+    from barnabas.cluster.isr import Lag, Members, Proposal
     from barnabas.storage.log import Log
     from barnabas.storage.log_config import LogConfig
     from barnabas.storage.manager import LogManager
@@ -33,6 +37,20 @@ class LeadershipFollower(Protocol):
     def drop(self, index: int) -> None: ...
 
 
+class Fetchers(Protocol):
+    """Those who copy from the leaders."""
+
+    def follow(self, partition: Partition) -> None:
+        """Copy the partition from the leader that it has now, which may be none, or this broker: then from nobody."""
+        ...
+
+    def drop(self, partition: Partition) -> None: ...
+
+
+AskForIsr = Callable[[Partition, "Members"], "asyncio.Future[AlteredPartition | Failure]"]
+"""Has the controller change a partition's in-sync replicas; a refusal may be a Failure or a KafkaError."""
+
+
 class Replicas:
     """Owned by the broker's loop. `config_of` gives a topic's settings as they are now."""
 
@@ -42,6 +60,9 @@ class Replicas:
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.topic_names: Mapping[bytes, str] = {}
         self._coordinators: Mapping[str, LeadershipFollower] = {}  # by the internal topic that they stand on
+        self.fetchers: Fetchers | None = None
+        self.alter_isr: AskForIsr | None = None
+        self.lag: Lag = DEFAULT_LAG
         self._config_of = config_of
         self._changes: asyncio.Queue[tuple[Delta, Image]] = asyncio.Queue()
         self._flushing: set[asyncio.Future[int]] = set()
@@ -109,6 +130,7 @@ class Replicas:
         for index in indexes:
             registration = topic.partitions[index]
             if self.broker_id not in registration.replicas:
+                await self._remove(topic.name, index, topic.id)
                 continue
             key = (topic.name, index)
             if key in self._unopened:
@@ -121,8 +143,12 @@ class Replicas:
                     self._unopened.add(key)
                     _log.error("log could not be opened", topic=topic.name, partition=index, problem=str(error))
                     continue
-                partition = self.partitions[key] = Partition(self.broker_id, log, self._start_flush)
-            partition.update(registration)
+                partition = self.partitions[key] = Partition(
+                    self.broker_id, log, self._start_flush, self._ask_for_isr, self.lag
+                )
+            partition.update(registration, self._now_ms())
+            if self.fetchers is not None:
+                self.fetchers.follow(partition)
             if topic.name in self._coordinators:
                 self._coordinators[topic.name].follow(partition)
 
@@ -131,6 +157,8 @@ class Replicas:
         partition = self.partitions.get((topic, index))
         if partition is not None and partition.log.topic_id == topic_id:
             del self.partitions[topic, index]
+            if self.fetchers is not None:
+                self.fetchers.drop(partition)
             if topic in self._coordinators:
                 self._coordinators[topic].drop(index)
             partition.resign(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -142,6 +170,44 @@ class Replicas:
             partition = self.partitions.get((topic.name, index))
             if partition is not None:
                 partition.reconfigure(config)
+
+    # in-sync replicas
+
+    def _now_ms(self) -> int:
+        return int(self.manager.clock.monotonic() * 1000)
+
+    async def drop_lagging(self) -> None:
+        """Have followers that lag taken out of the in-sync replicas, for as long as the broker runs."""
+        while True:
+            await asyncio.sleep(self.lag.time_ms / 2000)
+            now_ms = self._now_ms()
+            for partition in list(self.partitions.values()):
+                partition.drop_lagging(now_ms)
+
+    def _ask_for_isr(self, partition: Partition, members: Members, proposal: Proposal) -> None:
+        if self.alter_isr is None:
+            partition.isr_refused(proposal, ErrorCode.OPERATION_NOT_ATTEMPTED, self._now_ms())
+            return
+        answer = self.alter_isr(partition, members)
+        answer.add_done_callback(lambda done: self._isr_answered(partition, proposal, done))
+
+    def _isr_answered(
+        self, partition: Partition, proposal: Proposal, answer: asyncio.Future[AlteredPartition | Failure]
+    ) -> None:
+        """Whatever went wrong, the partition decides whether to ask again."""
+        if answer.cancelled():
+            outcome: AlteredPartition | Failure = Failure(ErrorCode.REQUEST_TIMED_OUT, "")
+        elif (error := answer.exception()) is not None:
+            code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+            outcome = Failure(code, str(error))
+        else:
+            outcome = answer.result()
+        if isinstance(outcome, Failure):
+            _log.warning("in-sync replicas not changed", topic=partition.log.topic, partition=partition.log.partition,
+                         error=outcome.code.name, problem=outcome.message)  # fmt: skip
+            partition.isr_refused(proposal, outcome.code, self._now_ms())
+        else:
+            partition.isr_altered(proposal, outcome, self._now_ms())
 
     # disk
 
@@ -173,6 +239,8 @@ class Replicas:
             partition = self.partitions.get((log.topic, log.partition))
             if partition is not None:
                 partition.resign(ErrorCode.KAFKA_STORAGE_ERROR)
+                if self.fetchers is not None:
+                    self.fetchers.drop(partition)
 
     def logs(self) -> list[Log]:
         return [partition.log for partition in self.partitions.values()]

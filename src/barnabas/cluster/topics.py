@@ -198,10 +198,6 @@ def _partition_records(
 ) -> list[r.PartitionRecord]:
     """New partitions are in sync wherever a broker is alive: there is nothing to catch up with."""
     alive = {broker.id for broker in image.brokers.values() if broker.may_lead}
-    directory = {
-        broker.id: broker.log_dirs[0] if len(broker.log_dirs) == 1 else ZERO_UUID  # zero: the broker will choose
-        for broker in image.brokers.values()
-    }
     records = []
     for number, replicas in enumerate(assignments, first):
         isr = [broker for broker in replicas if broker in alive]
@@ -214,7 +210,7 @@ def _partition_records(
                 leader=elect(replicas, isr, alive),
                 leader_epoch=0,
                 partition_epoch=0,
-                directories=[directory[broker] for broker in replicas],
+                directories=[image.brokers[broker].new_replica_directory for broker in replicas],
             )
         )
     return records
@@ -284,7 +280,8 @@ def _added_partitions(image: Image, wanted: NewPartitions, context: Context, alr
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic '{topic.name}' has {has} partitions; {problem}")
     added = wanted.count - has
     _check_room(added, already)
-    preferred = topic.partitions[0].replicas
+    first = topic.partitions[0]
+    preferred = [replica for replica in first.replicas if replica not in first.removing_replicas]
     if wanted.assignments is None:
         new = range(has, wanted.count)
         assignments: Sequence[Sequence[int]] = _place(

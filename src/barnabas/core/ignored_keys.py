@@ -89,9 +89,8 @@ IGNORED_BROKER_KEYS = _reasons(
             controlled.shutdown.retry.backoff.ms cordoned.log.dirs follower.fetch.last.tiered.offset.enable
             follower.replication.throttled.rate leader.imbalance.check.interval.seconds
             leader.imbalance.per.broker.percentage leader.replication.throttled.rate log.dir.failure.timeout.ms
-            num.replica.fetchers replica.alter.log.dirs.io.max.bytes.per.second replica.fetch.backoff.ms
-            replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
-            replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms request.timeout.ms
+            replica.alter.log.dirs.io.max.bytes.per.second replica.selector.class
+            replica.socket.receive.buffer.bytes request.timeout.ms
             unclean.leader.election.interval.ms""",
         "compaction is not throttled": "log.cleaner.io.max.bytes.per.second",
         "quotas are not served yet": """

@@ -85,12 +85,18 @@ def get_logger(name: str) -> EventLog:
 
 
 def configure(
-    level: str, format: str, clock: Clock, *, stream: TextIO | None = None, colour: bool | None = None
+    level: str,
+    format: str,
+    clock: Clock,
+    *,
+    stream: TextIO | None = None,
+    colour: bool | None = None,
+    facts: Mapping[str, object] | None = None,
 ) -> logging.Handler:
     """Send everything of at least `level` to `stream` (stderr), as `text` or `json`, and nowhere else.
 
-    Colours are for terminals: by default they are on where the stream is one. The handler is returned so that whoever
-    runs several brokers in one process can take it off again.
+    Colours are for terminals: by default they are on where the stream is one. `facts` are added to every line. The
+    handler is returned so that whoever runs several brokers in one process can take it off again.
     """
     stream = stream or sys.stderr
     handler = logging.StreamHandler(stream)
@@ -99,6 +105,8 @@ def configure(
     else:
         handler.setFormatter(TextFormatter(clock, stream.isatty() if colour is None else colour))
     handler.addFilter(RateLimit(clock))
+    if facts:
+        handler.addFilter(_AddFacts(facts))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)  # what libraries say; ours has a level of its own
@@ -141,6 +149,16 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info and record.exc_info[1]:
             document |= {"error": _told(record.exc_info[1]), "trace": _trace(record.exc_info[1])}
         return json.dumps(document, default=_plain)
+
+
+class _AddFacts(logging.Filter):
+    def __init__(self, facts: Mapping[str, object]) -> None:
+        super().__init__()
+        self._added = facts
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.fields = {**self._added, **_facts(record)}
+        return True
 
 
 class RateLimit(logging.Filter):

@@ -3,6 +3,7 @@
     <log dir>/.lock, meta.properties, the checkpoints, .kafka_cleanshutdown
     <log dir>/<topic>-<partition>/                  a log
     <log dir>/<topic>-<partition>.<id>-delete/      a log that is being removed
+    <log dir>/<topic>-<partition>.<id>-stray/       a log that is of no partition of this broker, for a human to judge
 
 A directory is locked while a broker uses it. The mark of a clean stop is taken away before anything is opened, so a
 broker that dies at any later moment finds none. Methods block; the manager calls them in threads, one at a time.
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.storage.log import Log
 
 DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
 _LOCK = ".lock"
 _PARTITION = re.compile(r"(.+)-(\d+)")
 _NOT_OURS = "__cluster_metadata"  # a log that Kafka keeps beside the partitions of topics
@@ -40,7 +42,9 @@ _OFFSET_FILES = (  # in the order of writing
 
 
 class LogDirectory:
-    __slots__ = ("_disk", "_offsets", "_release_lock", "_written", "directory_id", "is_offline", "path", "was_clean")
+    __slots__ = (
+        "_disk", "_offsets", "_release_lock", "_written", "clean_epoch", "directory_id", "is_offline", "path",
+    )  # fmt: skip
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -50,8 +54,8 @@ class LogDirectory:
         self.path = path
         self.directory_id = ""
         self.is_offline = False
-        self.was_clean = False
-        """Whether the last broker that used the directory closed it."""
+        self.clean_epoch: int | None = None
+        """The epoch of the last broker that used the directory, if it has closed it."""
 
     def open(self, broker_id: int, cluster_id: str, random: Random) -> list[TopicPartition]:
         """Lock the directory and find its partitions; a directory that belongs to somebody else is an error."""
@@ -61,7 +65,7 @@ class LogDirectory:
         if self._release_lock is None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is in use by another broker; stop it first")
         self._check_owner(broker_id, cluster_id, random)
-        self.was_clean = checkpoints.take_clean_shutdown(disk, path) is not None
+        self.clean_epoch = checkpoints.take_clean_shutdown(disk, path)
         for file in _OFFSET_FILES:
             self._offsets[file] = checkpoints.read_offsets(disk, f"{path}/{file}")
         partitions = []
@@ -104,7 +108,7 @@ class LogDirectory:
     def state_of(self, partition: TopicPartition) -> LogState:
         """What the checkpoints know of a log that is about to be opened."""
         return LogState(
-            self.was_clean,
+            self.clean_epoch is not None,
             self._offsets[checkpoints.RECOVERY_POINTS].get(partition, 0),
             self._offsets[checkpoints.LOG_START_OFFSETS].get(partition, 0),
             self._offsets[checkpoints.HIGH_WATERMARKS].get(partition, 0),

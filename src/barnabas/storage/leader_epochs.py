@@ -65,6 +65,13 @@ class LeaderEpochs:
         slot = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
         return self.entries[slot - 1].epoch if slot else UNDEFINED_EPOCH
 
+    def start_of(self, epoch: int) -> int:
+        """Where `epoch` began; UNDEFINED_OFFSET if it is not known."""
+        for entry in reversed(self.entries):
+            if entry.epoch == epoch:
+                return entry.start_offset
+        return UNDEFINED_OFFSET
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry:
         """The greatest epoch here that is not beyond `epoch`, and the offset at which it ended."""
         if epoch == UNDEFINED_EPOCH or epoch > self.latest:

@@ -457,6 +457,7 @@ class Log:
     def truncate_to(self, offset: int) -> None:
         """Drop the records from `offset` on, with the whole batch that holds it."""
         if offset >= self.log_end_offset:
+            self.leader_epochs.truncate_from_end(self.log_end_offset)  # one that began here and got no record
             return
         if offset < self.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
@@ -559,13 +560,16 @@ class Log:
 
         The first batch may exceed `max_bytes` if at least one is wanted (KIP-74).
         """
+        self.check_readable(offset)
+        return self._reader.read(offset, max_bytes, max_offset, min_one_batch, self.log_end_offset)
+
+    def check_readable(self, offset: int) -> None:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.topic}-{self.partition} holds offsets {self.log_start_offset} to {self.log_end_offset}; "
                 f"{offset} was asked for",
             )
-        return self._reader.read(offset, max_bytes, max_offset, min_one_batch, self.log_end_offset)
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
         """The aborted transactions that may have records from offset `start` up to `end`, without it."""

@@ -20,13 +20,14 @@ from barnabas.core.seams import Clock, Disk, Executor
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.cleaner import Cleaner, InlineRunner, Runner
-from barnabas.storage.directory import DELETE_SUFFIX, LogDirectory
+from barnabas.storage.directory import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectory
 from barnabas.storage.flush import Flusher
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.recovery import Recovery, create_log, open_log
 
 _LONGEST_SLEEP_S = 3600.0  # some intervals default to 2**63 - 1 ms, which no timer takes
+_LONGEST_NAME = 255  # of a file, in most file systems
 _FLUSH_CHECK_S = 1.0  # how often, at the least, logs are asked whether flush.ms is over
 
 _log = logs.get_logger(__name__)
@@ -61,7 +62,7 @@ class LogManager:
     ) -> None:
         """`on_offline` learns which logs a failing disk has taken away; `cleaning` does the work of compaction."""
         self._disk = disk
-        self._clock = clock
+        self.clock = clock
         self._executor = executor
         self._config = config
         self._random = random
@@ -100,9 +101,6 @@ class LogManager:
     def start_background_work(self) -> None:
         """Every log that the broker had when it stopped has been asked for by now."""
         self._taken_up = True
-        for partition, directory in self._closed_logs.items():
-            _log.warning("log belongs to no partition of this broker; remove it if it is not needed",
-                         topic=partition[0], partition=partition[1], directory=directory.path)  # fmt: skip
         self._every("log.retention.check.interval.ms", self._delete_old_segments)
         if self._config["log.cleaner.enable"]:
             self._every("log.cleaner.backoff.ms", self.cleaner.sweep)
@@ -161,17 +159,17 @@ class LogManager:
             log = await self._create(topic, partition, topic_id, config)
         self.logs[key] = log
         log.tasks = self
-        self._flushers[log] = Flusher(log, self._clock, self._executor, self._metrics.fsync, self.fail)
+        self._flushers[log] = Flusher(log, self.clock, self._executor, self._metrics.fsync, self.fail)
         return log
 
     async def _open(
         self, directory: LogDirectory, topic: str, partition: int, topic_id: bytes, config: LogConfig
     ) -> Log | None:
-        """The log that was found; None if it is of an older topic of the same name, which then goes."""
+        """The log that was found; None if it is of another topic of the same name, and then set aside."""
         path = f"{directory.path}/{topic}-{partition}"
         state = directory.state_of((topic, partition))
-        disk, random, now_ms = self._disk, self._random, self._clock.now_ms()
-        started = self._clock.monotonic()
+        disk, random, now_ms = self._disk, self._random, self.clock.now_ms()
+        started = self.clock.monotonic()
 
         def open_or_refuse() -> tuple[Log, Recovery] | None:
             try:
@@ -188,7 +186,7 @@ class LogManager:
         try:
             opened = await self._executor.submit(open_or_refuse)
             if opened is None:
-                await self._remove_directory(path, config)
+                await self._set_aside(path)
         except OSError as error:
             self._take_offline(directory, error)
             raise
@@ -197,14 +195,14 @@ class LogManager:
             return None
         log, recovery = opened
         if recovery.scanned_segments:
-            seconds = self._clock.monotonic() - started
+            seconds = self.clock.monotonic() - started
             self._metrics.recovered(recovery.scanned_bytes, recovery.dropped_bytes, seconds)
         return log
 
     async def _create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
         directory = self._least_loaded()
         path = f"{directory.path}/{topic}-{partition}"
-        disk, random, now_ms = self._disk, self._random, self._clock.now_ms()
+        disk, random, now_ms = self._disk, self._random, self.clock.now_ms()
 
         def create() -> Log:
             disk.make_dirs(path)
@@ -244,11 +242,34 @@ class LogManager:
             self._take_offline(self._directory_of(log), error)
 
     async def _remove_directory(self, path: str, config: LogConfig) -> None:
+        self._later(config.file_delete_delay_ms, self._disk.remove_tree, await self._rename(path, DELETE_SUFFIX))
+
+    async def _rename(self, path: str, suffix: str) -> str:
+        """Take a directory out of the partitions' names; what it is called then."""
         parent, _, name = path.rpartition("/")
-        doomed = f"{parent}/{name}.{ids.random_uuid(self._random).hex()}{DELETE_SUFFIX}"
-        self._disk.rename(path, doomed)
+        mark = f".{ids.random_uuid(self._random).hex()}{suffix}"
+        renamed = f"{parent}/{name[: _LONGEST_NAME - len(mark)]}{mark}"
+        self._disk.rename(path, renamed)
         await self._executor.submit(self._disk.sync_dir, parent)
-        self._later(config.file_delete_delay_ms, self._disk.remove_tree, doomed)
+        return renamed
+
+    # strays
+
+    async def set_strays_aside(self) -> None:
+        """Every partition of this broker has asked for its log: the others are of none."""
+        for (topic, partition), directory in list(self._closed_logs.items()):
+            if directory.is_offline or self._closed_logs.pop((topic, partition), None) is None:
+                continue
+            try:
+                await self._set_aside(f"{directory.path}/{topic}-{partition}")
+                directory.forget((topic, partition))
+            except OSError as error:
+                self._take_offline(directory, error)
+
+    async def _set_aside(self, path: str) -> None:
+        """Keep a log whose topic is gone, or is another one now, where nobody takes it for a partition."""
+        renamed = await self._rename(path, STRAY_SUFFIX)
+        _log.warning("log of no partition here set aside; remove it if it is not needed", was=path, now=renamed)
 
     # flushing
 
@@ -257,7 +278,7 @@ class LogManager:
         return self._flushers[log].flush()
 
     async def _flush_by_time(self) -> None:
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         for log, flusher in list(self._flushers.items()):
             due = (now - flusher.flushed_at) * 1000 >= log.config.flush_ms
             if due and log.log_end_offset > log.flushed_offset and not log.is_offline:
@@ -326,14 +347,14 @@ class LogManager:
         for log in list(self.logs.values()):
             if not log.is_offline:
                 try:
-                    log.delete_old_segments(self._clock.now_ms())
+                    log.delete_old_segments(self.clock.now_ms())
                 except OSError as error:
                     self.fail(log, error)
                 await asyncio.sleep(0)  # a thousand logs must not hold the loop in one piece
 
     async def _expire_producers(self) -> None:
         for log in list(self.logs.values()):
-            log.producers.remove_expired(self._clock.now_ms(), self._config["producer.id.expiration.ms"])
+            log.producers.remove_expired(self.clock.now_ms(), self._config["producer.id.expiration.ms"])
 
     def remove_later(self, paths: list[str], delay_ms: int) -> None:
         self._later(delay_ms, self._remove_files, paths)

@@ -41,12 +41,13 @@ class Metadata:
 
 
 def coordinator(metadata: Metadata) -> Coordinator[Notes]:
-    async def settled() -> None:
+    async def catch_up() -> None:
         pass
 
     broker: Any = SimpleNamespace(
         metadata=metadata,
-        replicas=SimpleNamespace(settled=settled),
+        controller=metadata,
+        catch_up=catch_up,
         clock=RunningClock(),
         executor=HeldExecutor(),
     )

@@ -242,7 +242,7 @@ def test_a_refusal_of_the_whole_request_ends_the_connection_without_a_stack_trac
         struct.pack(">hhih", LIST_OFFSETS, VERSION, 1, -1) + struct.pack(">ibi", 1, 0, 2**31 - 1),
         struct.pack(">hhih", LIST_OFFSETS, 99, 1, -1) + bytes(20),
         struct.pack(">hhih", LIST_OFFSETS, -1, 1, -1) + bytes(20),
-        struct.pack(">hhih", 43, 1, 1, -1) + bytes(20),  # has a table, is not served
+        struct.pack(">hhih", 51, 0, 1, -1) + bytes(20),  # has a table, is not served
         struct.pack(">hhih", 9999, 0, 1, -1) + bytes(20),
         struct.pack(">hhih", LIST_OFFSETS, VERSION, 1, -1) + struct.pack(">ibi", 1, 0, 100_001) + bytes(600_006),
     ],

@@ -467,3 +467,79 @@ def test_nothing_acknowledged_is_lost_whatever_the_store_answers_and_whoever_die
             await node.stop()
 
     run(main())
+
+
+# Those who follow, and want to know when they have caught up
+
+
+def test_a_follower_that_looks_again_has_what_was_answered_before(make_store: Callable[[int], MetadataStore]) -> None:
+    async def story() -> None:
+        stores = [make_store(1), make_store(2)]
+        leader, follower = [await started(store) for store in stores]
+        await register(leader)
+        for n in range(5):
+            await create(leader, f"t{n}")
+            await follower.refresh()
+            assert f"t{n}" in follower.image.topics
+        await leader.refresh()
+        await close(leader, follower, stores)
+
+    run(story())
+
+
+def test_who_expects_a_change_is_told_when_it_is_there(make_store: Callable[[int], MetadataStore]) -> None:
+    async def story() -> None:
+        stores = [make_store(1), make_store(2)]
+        leader, follower = [await started(store) for store in stores]
+        await register(leader)
+        expecting = asyncio.create_task(follower.until(lambda image: "wanted" in image.topics))
+        await create(leader, "other")
+        await follower.refresh()
+        assert not expecting.done()
+        await create(leader, "wanted")
+        await expecting
+        await follower.until(lambda image: "wanted" in image.topics)
+        await close(leader, follower, stores)
+
+    run(story())
+
+
+def test_the_controller_is_watched_through_its_change(make_store: Callable[[int], MetadataStore]) -> None:
+    async def story() -> None:
+        stores = [make_store(1), make_store(2)]
+        first, second = [await started(store) for store in stores]
+        told: list[tuple[int, bool]] = []
+        second.watch_controller(lambda: told.append((second.controller_id, second.is_controller)))
+        await first.stop()
+        await stores[0].close()
+        await until(lambda: second.is_controller)
+        assert told[-1] == (2, True)
+        await second.stop()
+        await stores[1].close()
+
+    run(story())
+
+
+def test_a_preview_changes_nothing_and_is_the_controllers_alone(make_store: Callable[[int], MetadataStore]) -> None:
+    async def story() -> None:
+        stores = [make_store(1), make_store(2)]
+        leader, follower = [await started(store) for store in stores]
+        epoch = await register(leader)
+        index = leader.image.index
+        state, must_write = leader.preview(BrokerHeartbeat(1, epoch, index))
+        assert (state.is_fenced, must_write) == (False, False)
+        _, must_write = leader.preview(FenceBroker(1, epoch))
+        assert (must_write, leader.image.index) == (True, index)
+        with pytest.raises(KafkaError) as caught:
+            follower.preview(FenceBroker(1, epoch))
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER
+        await close(leader, follower, stores)
+
+    run(story())
+
+
+async def close(leader: MetadataLog, follower: MetadataLog, stores: Sequence[MetadataStore]) -> None:
+    for log in (follower, leader):
+        await log.stop()
+    for store in stores:
+        await store.close()

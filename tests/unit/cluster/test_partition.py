@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from barnabas.cluster.image import Partition as Registration
-from barnabas.cluster.partition import READ_COMMITTED, OffsetWaiters, Partition
+from barnabas.cluster.partition import READ_COMMITTED, Partition
+from barnabas.cluster.waiters import OffsetWaiters
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.storage.log_config import LogConfig
 from tests.unit.storage.storage_helpers import NOW_MS, batch, new_log

@@ -338,6 +338,23 @@ async def test_a_log_of_an_older_topic_of_the_same_name_is_not_taken(tmp_path: P
         assert not _found(tmp_path, "*-delete")
         log = await run.log(topic_id=b"another topic id")
         assert log.log_end_offset == 0
+        (stray,) = _found(tmp_path, "topic-0.*-stray")
+        assert (stray / "00000000000000000000.log").stat().st_size == len(batch())
+    async with managed(tmp_path) as run:
+        assert stray.exists()
+
+
+@on_a_loop
+async def test_a_log_of_no_partition_here_is_set_aside(tmp_path: Path) -> None:
+    async with managed(tmp_path) as run:
+        append(await run.log(0))
+        append(await run.log(1))
+    async with managed(tmp_path) as run:
+        await run.log(0)
+        await run.manager.set_strays_aside()
+        assert len(_found(tmp_path, "topic-1.*-stray")) == 1
+        assert (await run.log(1)).log_end_offset == 0
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text().splitlines()[2:] == ["topic 0 1", "topic 1 0"]
 
 
 @on_a_loop

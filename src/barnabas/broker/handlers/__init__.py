@@ -42,10 +42,14 @@ SERVED: dict[int, tuple[int, int]] = {
     35: (1, 5),  # DescribeLogDirs
     37: (0, 3),  # CreatePartitions
     42: (0, 2),  # DeleteGroups
+    43: (0, 2),  # ElectLeaders
     44: (0, 1),  # IncrementalAlterConfigs
+    45: (0, 1),  # AlterPartitionReassignments
+    46: (0, 0),  # ListPartitionReassignments
     47: (0, 0),  # OffsetDelete
     60: (0, 2),  # DescribeCluster
     61: (0, 0),  # DescribeProducers
+    64: (0, 0),  # UnregisterBroker
     65: (0, 0),  # DescribeTransactions
     66: (0, 2),  # ListTransactions
     68: (0, 1),  # ConsumerGroupHeartbeat
@@ -53,6 +57,14 @@ SERVED: dict[int, tuple[int, int]] = {
     74: (0, 1),  # ListConfigResources
     75: (0, 0),  # DescribeTopicPartitions
 }
+
+BETWEEN_BROKERS: dict[int, tuple[int, int]] = {
+    56: (3, 3),  # AlterPartition
+    62: (3, 4),  # BrokerRegistration
+    63: (0, 2),  # BrokerHeartbeat
+    67: (0, 0),  # AllocateProducerIds
+}
+"""What brokers ask their controller; no client does, so it is not advertised, as in Kafka."""
 
 
 def load(key: int) -> Callable[..., Any]:

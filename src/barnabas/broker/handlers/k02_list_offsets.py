@@ -10,6 +10,10 @@
 
 - 2: isolation level. 4: leader epochs. 7, 8, 9, 11: special timestamps -3, -4, -5, -6; a version before that, and any
   other negative timestamp, is UNSUPPORTED_VERSION. 10: time-out for remote look-ups, which never happen here.
+
+A leader that was just elected may know a lower watermark than the one before it. Until it has caught up it does not
+tell an offset that depends on that, or a consumer could see the end move back (KIP-207): OFFSET_NOT_AVAILABLE, or
+LEADER_NOT_AVAILABLE before version 5. A follower asks where its leader's log really ends.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.partition import Partition
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
+_FIRST_VERSION_WITH_NOT_AVAILABLE = 5
 _FIRST_VERSION = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
 
 
@@ -52,8 +57,16 @@ def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse
                     raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
                 partition = context.broker.replicas.get(topic.name, asked.partition_index)
                 partition.check_leader(asked.current_leader_epoch)
-                _look_up(partition, asked, request.isolation_level, result)
+                if request.replica_id >= 0 and context.listener == context.broker.inter_broker_listener:
+                    _look_up(partition, asked, partition.log.log_end_offset, True, result)
+                else:
+                    log = partition.log
+                    is_stable = request.isolation_level == READ_COMMITTED
+                    end = log.last_stable_offset if is_stable else log.high_watermark
+                    _look_up(partition, asked, end, partition.is_watermark_known, result)
             except KafkaError as error:
+                if error.code == ErrorCode.OFFSET_NOT_AVAILABLE and context.version < _FIRST_VERSION_WITH_NOT_AVAILABLE:
+                    error = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
                 result.error_code = error.code
                 context.broker.metrics.error(2, error.code)
             except OSError as error:
@@ -62,11 +75,16 @@ def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse
 
 
 def _look_up(
-    partition: Partition, asked: ListOffsetsPartition, isolation_level: int, result: ListOffsetsPartitionResponse
+    partition: Partition,
+    asked: ListOffsetsPartition,
+    end: int,
+    is_end_known: bool,
+    result: ListOffsetsPartitionResponse,
 ) -> None:
     log = partition.log
-    end = log.last_stable_offset if isolation_level == READ_COMMITTED else log.high_watermark
     if asked.timestamp == _LATEST:
+        if not is_end_known:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         result.offset = end
         result.leader_epoch = partition.leader_epoch
     elif asked.timestamp in (_EARLIEST, _EARLIEST_LOCAL):
@@ -78,5 +96,7 @@ def _look_up(
             if asked.timestamp == _MAX_TIMESTAMP
             else log.offset_for_timestamp(asked.timestamp)
         )
+        if found is not None and found.offset >= end and not is_end_known:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         if found is not None and found.offset < end:
             result.timestamp, result.offset, result.leader_epoch = found.timestamp, found.offset, found.leader_epoch

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.forwarding import by_controller
 from barnabas.cluster.events import CreatedTopic, CreateTopics, NewTopic
 from barnabas.core.errors import ErrorCode
 from barnabas.core.topic_keys import describe_topic
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context
 
 
+@by_controller
 async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     broker = context.broker
     event = CreateTopics(tuple(_new_topic(topic) for topic in request.topics), request.validate_only)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.forwarding import by_controller
 from barnabas.cluster.events import DeleteTopics, TopicReference
 from barnabas.core.errors import ErrorCode
 from barnabas.wire.messages.k20_delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context
 
 
+@by_controller
 async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
     broker = context.broker
     if context.version >= 6:

@@ -1,6 +1,7 @@
 """OffsetForLeaderEpoch 2-4: where a leader epoch ended, so that a replica or a consumer can tell where it diverged.
 
-- 3: the asker's replica id. 4: tagged fields. Kafka's clients use it after a leader change (KIP-320).
+- 3: the asker's replica id. 4: tagged fields. Kafka's clients use it after a leader change (KIP-320);
+  replicas learn the same from Fetch.
 """
 
 from __future__ import annotations

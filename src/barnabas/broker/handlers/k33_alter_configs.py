@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.forwarding import by_controller
 from barnabas.cluster.events import AlterConfigs
 from barnabas.cluster.image import ConfigResource
 from barnabas.wire.messages.k33_alter_configs import (
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context
 
 
+@by_controller
 async def handle(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
     broker = context.broker
     resources = tuple(

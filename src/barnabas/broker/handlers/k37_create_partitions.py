@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.forwarding import by_controller
 from barnabas.cluster.events import CreatePartitions, NewPartitions
 from barnabas.wire.messages.k37_create_partitions import (
     CreatePartitionsRequest,
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context
 
 
+@by_controller
 async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
     broker = context.broker
     topics = tuple(

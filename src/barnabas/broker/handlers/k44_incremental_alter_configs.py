@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.forwarding import by_controller
 from barnabas.cluster.events import ConfigChange, IncrementalAlterConfigs
 from barnabas.cluster.image import ConfigResource
 from barnabas.wire.messages.k44_incremental_alter_configs import (
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context
 
 
+@by_controller
 async def handle(request: IncrementalAlterConfigsRequest, context: Context) -> IncrementalAlterConfigsResponse:
     broker = context.broker
     resources = tuple(

@@ -1,0 +1,72 @@
+"""What connects a broker's replicas with the others: fetchers that copy from leaders, wishes for other ISRs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.events import AlteredPartition, AlterPartition, Failure
+from barnabas.cluster.isr import Lag, Members
+from barnabas.cluster.replica_fetcher import FetchSettings, Surroundings
+from barnabas.cluster.replica_fetchers import ReplicaFetchers
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.cluster.partition import Partition
+    from barnabas.core.seams import Network
+
+
+class Replication:
+    """Started with the broker's tasks, by `run`; `close` ends the copying."""
+
+    def __init__(self, broker: Broker, network: Network) -> None:
+        config = broker.config
+        self._broker = broker
+        self._fetchers = ReplicaFetchers(
+            Surroundings(
+                network,
+                broker.broker_id,
+                lambda: broker.broker_epoch,
+                self._address_of,
+                broker.manager.flush,
+                broker.replicas.disk_failed,
+            ),
+            FetchSettings(
+                config["replica.fetch.wait.max.ms"],
+                config["replica.fetch.min.bytes"],
+                config["replica.fetch.max.bytes"],
+                config["replica.fetch.response.max.bytes"],
+                config["replica.fetch.backoff.ms"],
+                config["replica.socket.timeout.ms"],
+            ),
+            lambda: int(config["num.replica.fetchers"]),
+        )
+        replicas = broker.replicas
+        replicas.fetchers = self._fetchers
+        replicas.alter_isr = self._alter_isr
+        replicas.lag = Lag(config["replica.lag.time.max.ms"], config["replica.lag.max.messages"])
+
+    async def run(self) -> None:
+        await self._broker.replicas.drop_lagging()
+
+    async def close(self) -> None:
+        self._broker.replicas.fetchers = None
+        await self._fetchers.close()
+
+    def _address_of(self, broker_id: int) -> tuple[str, int] | None:
+        registered = self._broker.metadata.image.brokers.get(broker_id)
+        endpoint = registered.endpoint(self._broker.inter_broker_listener) if registered is not None else None
+        return (endpoint.host, endpoint.port) if endpoint is not None else None
+
+    def _alter_isr(self, partition: Partition, members: Members) -> asyncio.Future[AlteredPartition | Failure]:
+        broker = self._broker
+        own = (broker.broker_id, broker.broker_epoch)
+        event = AlterPartition(
+            *own,
+            partition.log.topic_id,
+            partition.log.partition,
+            partition.leader_epoch,
+            partition.partition_epoch,
+            tuple(own if member == broker.broker_id else (member, epoch) for member, epoch in members),
+        )
+        return asyncio.ensure_future(broker.controller.submit(event))

@@ -1,0 +1,140 @@
+"""`barnabas up --brokers 3`: ready in one line, stopped in three seconds, and what dies is reported."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.three_brokers import NUMBERS, living_brokers
+from tests.peers import BarnabasServer, ZooKeeperServer, answers_metadata, barnabas_command, eventually, free_port
+
+ARGUMENTS = ("--brokers", "3", "-o", "json")
+READY_WITHIN_S = 5.0  # one second where nothing else runs; tests share their cores
+
+
+def ready_line(server: BarnabasServer) -> Any:
+    return json.loads(server.data_dir.with_name(f"{server.data_dir.name}.stdout").read_text())
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def refused(*arguments: str) -> str:
+    done = subprocess.run(barnabas_command("up", *arguments), capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    return done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_three_brokers_start_and_stop_with_one_command(tmp_path: Path, number: signal.Signals) -> None:
+    port = free_port()
+    with BarnabasServer(tmp_path / "data", arguments=ARGUMENTS, port=port) as server:
+        took = time.monotonic() - server.spawned_at
+        ready = ready_line(server)
+        assert ready["addresses"][0] == f"127.0.0.1:{port}"
+        for address in ready["addresses"]:
+            eventually(lambda at=address: living_brokers(at), set(NUMBERS))  # type: ignore[misc]
+        started = time.monotonic()
+        server.process.send_signal(number)
+        assert server.process.wait(10) == 0
+        assert time.monotonic() - started < 3
+    assert took < READY_WITHIN_S
+    assert not any(is_running(pid) for pid in ready["broker_pids"])
+    assert all((tmp_path / "data" / f"broker-{n}" / ".kafka_cleanshutdown").exists() for n in NUMBERS)
+
+
+def test_they_come_back_with_what_they_had(tmp_path: Path) -> None:
+    def topics(address: str, *arguments: str) -> str:
+        command = barnabas_command("topic", *arguments, "-b", address)
+        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+
+    with BarnabasServer(tmp_path / "data", arguments=ARGUMENTS) as server:
+        topics(server.address, "create", "orders", "--partitions", "6")
+    with BarnabasServer(tmp_path / "data", arguments=ARGUMENTS) as server:
+        described = json.loads(topics(server.address, "describe", "orders", "-o", "json"))
+        assert {partition["leader"] for partition in described["partitions"]} == set(NUMBERS)
+
+
+def test_they_share_zookeeper_where_it_is_named(tmp_path: Path) -> None:
+    with ZooKeeperServer(tmp_path / "zookeeper") as zookeeper:
+        arguments = (*ARGUMENTS, "--zookeeper", f"{zookeeper.address}/cluster")
+        with BarnabasServer(tmp_path / "data", arguments=arguments) as server:
+            for address in ready_line(server)["addresses"]:
+                eventually(lambda at=address: living_brokers(at), set(NUMBERS))  # type: ignore[misc]
+    assert not (tmp_path / "data" / "metadata.sqlite").exists()
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_broker_that_dies_is_reported_and_the_rest_go_on(tmp_path: Path, restart: bool) -> None:
+    arguments = [*ARGUMENTS, *(["--restart"] if restart else [])]
+    with BarnabasServer(tmp_path / "data", arguments=arguments) as server:
+        ready = ready_line(server)
+        first, second, third = ready["addresses"]
+        os.kill(ready["broker_pids"][1], signal.SIGKILL)
+        for address in (first, third):
+            eventually(lambda at=address: living_brokers(at), {1, 3})  # type: ignore[misc]
+        eventually(lambda: 'broker has died broker=2 how="was killed by SIGKILL"' in server.log.read_text(), True)
+        if restart:
+            eventually(lambda: living_brokers(third), {1, 2, 3})
+            eventually(lambda: answers_metadata(second), True)
+        else:
+            assert not answers_metadata(second)
+
+
+def test_brokers_do_not_outlive_the_command(tmp_path: Path) -> None:
+    with BarnabasServer(tmp_path / "data", arguments=ARGUMENTS) as server:
+        pids = ready_line(server)["broker_pids"]
+        server.kill()
+        eventually(lambda: [is_running(pid) for pid in pids], [False, False, False])
+
+
+def test_a_port_that_is_taken_is_left_to_its_owner(tmp_path: Path) -> None:
+    with BarnabasServer(tmp_path / "other") as other:
+        taken = int(other.address.rpartition(":")[2])
+        with BarnabasServer(tmp_path / "data", arguments=ARGUMENTS, port=taken - 1) as server:
+            addresses = ready_line(server)["addresses"]
+        assert other.address not in addresses
+        assert "in use" in refused("--brokers", "3", "--data-dir", str(tmp_path / "late"), "--port", str(taken))
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [("node.id=5", "node.id"), ("listeners=PLAINTEXT://:9092", "--port"), ("log.retention.mss=5", "log.retention.ms")],
+)
+def test_what_several_brokers_cannot_have_is_refused(tmp_path: Path, setting: str, expected: str) -> None:
+    line = refused("--brokers", "3", "--port", "0", "--data-dir", str(tmp_path / "data"), "--set", setting)
+    assert line.startswith("barnabas: ")
+    assert expected in line
+    assert not (tmp_path / "data").exists()
+
+
+def test_one_broker_and_several_do_not_mix_their_directories(tmp_path: Path) -> None:
+    for name, first, then in (("one", (), ARGUMENTS), ("three", ARGUMENTS, ())):
+        with BarnabasServer(tmp_path / name, arguments=first):
+            pass
+        assert str(tmp_path / name) in refused("--data-dir", str(tmp_path / name), "--port", "0", *then)
+
+
+@pytest.mark.parametrize("what", ["cluster.id", "node.id"])
+def test_a_directory_of_another_cluster_or_broker_is_refused(tmp_path: Path, what: str) -> None:
+    with BarnabasServer(tmp_path / "data", arguments=ARGUMENTS):
+        pass
+    meta = tmp_path / "data" / "broker-2" / "meta.properties"
+    changed = "".join(
+        f"{what}=77\n" if line.startswith(f"{what}=") else line for line in meta.read_text().splitlines(keepends=True)
+    )
+    meta.write_text(changed)
+    line = refused("--data-dir", str(tmp_path / "data"), "--port", "0", "--brokers", "3")
+    assert f"{meta} says {what}=77" in line

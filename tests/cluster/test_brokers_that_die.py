@@ -1,0 +1,133 @@
+"""Brokers that are killed: another one is the controller, what the dead one led has no leader, and all comes back.
+
+Every topic here has one replica. The times are those of the default time-outs.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from barnabas.core.errors import ErrorCode
+from barnabas.wire.messages import k19_create_topics
+from tests.broker.wire_client import Client
+from tests.cluster.three_brokers import NUMBERS, Cluster, leaders, living_brokers, seconds_until, three_brokers
+from tests.peers import eventually
+
+NO_LEADER = -1
+KNOWN_WITHIN_S = 4.0  # of a death, on a busy machine; far below the 9 s of the session
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with three_brokers(tmp_path) as running:
+        yield running
+
+
+def create_topic(address: str, name: str, partitions: int) -> ErrorCode:
+    topic = k19_create_topics.CreatableTopic(name, partitions, 1)
+    with Client(address) as client:
+        (result,) = client.call(k19_create_topics.CreateTopicsRequest([topic])).topics
+    return ErrorCode(result.error_code)
+
+
+def test_another_controller_takes_over_at_once(cluster: Cluster) -> None:
+    first = cluster.controller()
+    others = [number for number in NUMBERS if number != first]
+    assert create_topic(cluster.address(others[0]), "before", 3) is ErrorCode.NONE
+    cluster.kill(first)
+    # Asked at the worst of moments: the broker waits for the next controller and passes it on.
+    took = seconds_until(lambda: create_topic(cluster.address(others[1]), "after", 2) is ErrorCode.NONE, 5)
+    assert took < KNOWN_WITHIN_S
+    eventually(lambda: cluster.controller() in others, True, KNOWN_WITHIN_S)
+    for number in others:
+        eventually(lambda at=number: living_brokers(cluster.address(at)), set(others), KNOWN_WITHIN_S)  # type: ignore[misc]
+    assert create_topic(cluster.address(others[0]), "later", 2) is ErrorCode.NONE
+    assert set(leaders(cluster.address(others[0]), "later").values()) == set(others)
+
+
+def test_what_a_dead_broker_led_has_no_leader_until_it_is_back(cluster: Cluster) -> None:
+    controller = cluster.controller()
+    victim = next(number for number in NUMBERS if number != controller)
+    asked = cluster.address(controller)
+    assert create_topic(asked, "topic", 6) is ErrorCode.NONE
+    before = leaders(asked, "topic")
+    of_victim = [partition for partition, leader in before.items() if leader == victim]
+    producer = Producer({"bootstrap.servers": asked, "enable.idempotence": True})
+    for partition in before:
+        producer.produce("topic", b"first", partition=partition)
+    assert producer.flush(20) == 0
+
+    cluster.kill(victim)
+    orphaned = {partition: NO_LEADER if leader == victim else leader for partition, leader in before.items()}
+    eventually(lambda: leaders(asked, "topic"), orphaned, KNOWN_WITHIN_S)
+    assert living_brokers(asked) == set(NUMBERS) - {victim}
+
+    cluster.start(victim)
+    eventually(lambda: leaders(asked, "topic"), before, KNOWN_WITHIN_S)
+    for partition in before:
+        producer.produce("topic", b"second", partition=partition)
+    assert producer.flush(20) == 0
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
+    consumer.assign([TopicPartition("topic", of_victim[0], 0)])
+    assert [message.value() for message in consumer.consume(2, timeout=10)] == [b"first", b"second"]
+    consumer.close()
+
+
+def test_a_bootstrap_list_with_a_dead_broker_works(cluster: Cluster) -> None:
+    victim = cluster.controller()
+    cluster.kill(victim)
+    asked = cluster.address(next(number for number in NUMBERS if number != victim))
+    eventually(lambda: living_brokers(asked), set(NUMBERS) - {victim}, KNOWN_WITHIN_S)
+    assert create_topic(asked, "topic", 2) is ErrorCode.NONE
+    producer = Producer({"bootstrap.servers": f"{cluster.address(victim)},{asked}"})
+    producer.produce("topic", b"value", partition=0)
+    assert producer.flush(20) == 0
+
+
+def test_a_broker_that_hangs_is_fenced_by_the_time_out_and_comes_back(tmp_path: Path) -> None:
+    settings = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "200"}
+    with three_brokers(tmp_path, settings) as cluster:
+        controller = cluster.controller()
+        victim = next(number for number in NUMBERS if number != controller)
+        process = cluster.brokers[victim].process
+        process.send_signal(signal.SIGSTOP)
+        try:
+            took = seconds_until(lambda: victim not in living_brokers(cluster.address(controller)), 10)
+        finally:
+            process.send_signal(signal.SIGCONT)
+        assert took > 1
+        eventually(lambda: living_brokers(cluster.address(controller)), set(NUMBERS))
+
+
+def test_a_controller_that_hangs_is_replaced_and_follows_when_it_wakes_up(tmp_path: Path) -> None:
+    settings = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "200"}
+    with three_brokers(tmp_path, settings) as cluster:
+        first = cluster.controller()
+        stopped = cluster.brokers.pop(first)
+        stopped.process.send_signal(signal.SIGSTOP)
+        try:
+            others = [number for number in NUMBERS if number != first]
+            seconds_until(lambda: cluster.controller() in others, 15)
+            assert create_topic(cluster.address(others[0]), "topic", 2) is ErrorCode.NONE
+        finally:
+            stopped.process.send_signal(signal.SIGCONT)
+        cluster.brokers[first] = stopped
+        eventually(lambda: cluster.controller() in others, True)
+        eventually(lambda: living_brokers(cluster.address(first)), set(NUMBERS))
+        assert create_topic(cluster.address(first), "another", 2) is ErrorCode.NONE
+
+
+def test_all_at_once(cluster: Cluster) -> None:
+    assert create_topic(cluster.address(1), "topic", 6) is ErrorCode.NONE
+    before = leaders(cluster.address(1), "topic")
+    for number in NUMBERS:
+        cluster.kill(number)
+    for number in NUMBERS:
+        cluster.start(number)
+    for number in NUMBERS:
+        eventually(lambda at=number: leaders(cluster.address(at), "topic"), before)  # type: ignore[misc]
