@@ -21,6 +21,7 @@ from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.groups import group_coordinator, topics_of
 from barnabas.broker.heartbeats import Heartbeats
+from barnabas.broker.leader_balance import LeaderBalance
 from barnabas.broker.metrics import Metrics, PartitionSample
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.replication import Replication
@@ -143,6 +144,7 @@ class Broker:
         self.server.start_serving()
         self._spawn(self._heartbeats.run())
         self._spawn(self._sessions.run())
+        self._spawn(LeaderBalance(self.metadata, self.config).run())
         self._spawn(self._replication.run())
 
     def _listen(self) -> tuple[Endpoint, ...]:

@@ -85,10 +85,10 @@ IGNORED_BROKER_KEYS = _reasons(
             transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size""",
         "transactions in two phases are not served": "transaction.two.phase.commit.enable",
         "replication is not served yet": """
-            auto.leader.rebalance.enable controlled.shutdown.enable controlled.shutdown.max.retries
+            controlled.shutdown.enable controlled.shutdown.max.retries
             controlled.shutdown.retry.backoff.ms cordoned.log.dirs follower.fetch.last.tiered.offset.enable
-            follower.replication.throttled.rate leader.imbalance.check.interval.seconds
-            leader.imbalance.per.broker.percentage leader.replication.throttled.rate log.dir.failure.timeout.ms
+            follower.replication.throttled.rate
+            leader.replication.throttled.rate log.dir.failure.timeout.ms
             replica.alter.log.dirs.io.max.bytes.per.second replica.selector.class
             replica.socket.receive.buffer.bytes request.timeout.ms
             unclean.leader.election.interval.ms""",
