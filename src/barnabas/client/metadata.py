@@ -56,6 +56,9 @@ class PartitionInfo:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
+    eligible_leader_replicas: tuple[int, ...] = ()
+    """With the next one: told by `admin.topics` alone, Metadata knows nothing of them (KIP-966)."""
+    last_known_elr: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,7 @@ class Metadata:
             if topic.error_code == ErrorCode.NONE:
                 found[topic.name] = _topic_info(topic)
             elif names is not None:
-                problem = problem or _topic_error(topic.error_code, topic.name)
+                problem = problem or topic_error(topic.error_code, topic.name)
         kept = {} if names is None else {n: t for n, t in self.cluster.topics.items() if n not in set(names)}
         brokers = {b.node_id: BrokerInfo(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         self.cluster = ClusterInfo(response.cluster_id, response.controller_id, brokers, {**kept, **found})
@@ -177,7 +180,7 @@ def _topic_info(topic: Any) -> TopicInfo:
     )
 
 
-def _topic_error(code: int, name: str) -> KafkaError:
+def topic_error(code: int, name: str) -> KafkaError:
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
     return refused(code, f"topic {name!r}")

@@ -15,13 +15,19 @@ class ClusterDescription:
     cluster_id: str
     controller_id: int
     brokers: tuple[BrokerInfo, ...]
+    """All that are registered, by id."""
+    fenced: frozenset[int]
+    """Those of them that may not serve: they are down, starting, or out of the controller's sight."""
 
 
 async def describe_cluster(client: Client) -> ClusterDescription:
-    response = await client.metadata.ask_any(DescribeClusterRequest())
+    response = await client.metadata.ask_any(DescribeClusterRequest(include_fenced_brokers=True))
     if response.error_code:
         raise refused(response.error_code, "cannot describe the cluster", response.error_message)
     brokers = (BrokerInfo(broker.broker_id, broker.host, broker.port, broker.rack) for broker in response.brokers)
     return ClusterDescription(
-        response.cluster_id, response.controller_id, tuple(sorted(brokers, key=lambda broker: broker.node_id))
+        response.cluster_id,
+        response.controller_id,
+        tuple(sorted(brokers, key=lambda broker: broker.node_id)),
+        frozenset(broker.broker_id for broker in response.brokers if broker.is_fenced),
     )

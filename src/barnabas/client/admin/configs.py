@@ -52,9 +52,25 @@ async def describe_configs(
         resources=[DescribeConfigsResource(resource_type=resource, resource_name=name, configuration_keys=None)],
         include_documentation=documentation,
     )
-    result = (await _ask(client, resource, name, request)).results[0]
+    return _entries((await _ask(client, resource, name, request)).results[0])
+
+
+async def describe_topic_configs(
+    client: Client, names: Iterable[str], keys: Iterable[str]
+) -> dict[str, dict[str, ConfigEntry]]:
+    """Some keys of many topics, asked for at once: topic to key to what holds."""
+    wanted = list(keys)
+    resources = [DescribeConfigsResource(ResourceType.TOPIC, name, wanted) for name in names]
+    if not resources:
+        return {}
+    response = await client.metadata.ask_any(DescribeConfigsRequest(resources=resources))
+    return {result.resource_name: {entry.name: entry for entry in _entries(result)} for result in response.results}
+
+
+def _entries(result: Any) -> list[ConfigEntry]:
     if result.error_code:
-        raise refused(result.error_code, f"configuration of {resource.name.lower()} {name!r}", result.error_message)
+        what = f"configuration of {ResourceType(result.resource_type).name.lower()} {result.resource_name!r}"
+        raise refused(result.error_code, what, result.error_message)
     entries = [
         ConfigEntry(
             entry.name,

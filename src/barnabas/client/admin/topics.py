@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from barnabas.client.client import Client
 from barnabas.client.errors import refused
 from barnabas.client.list_offsets import EARLIEST, LATEST, list_offsets
-from barnabas.client.metadata import NO_LEADER, PartitionInfo, TopicInfo, TopicPartition
+from barnabas.client.metadata import NO_LEADER, PartitionInfo, TopicInfo, TopicPartition, topic_error
 from barnabas.core.errors import ErrorCode
 from barnabas.wire.messages.k19_create_topics import (
     CreatableReplicaAssignment,
@@ -18,6 +19,7 @@ from barnabas.wire.messages.k19_create_topics import (
 )
 from barnabas.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.wire.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from barnabas.wire.messages.k75_describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 
 BROKER_DEFAULT = -1
 """As a number of partitions or replicas: what the broker is configured to choose."""
@@ -78,6 +80,38 @@ async def describe_topic(client: Client, name: str) -> TopicInfo:
     """The topic as the cluster sees it now."""
     await client.metadata.refresh([name])
     return client.metadata.cluster.topics[name]
+
+
+async def describe_topics(client: Client, names: Iterable[str] | None = None) -> list[TopicInfo]:
+    """These topics by name, or all of them, with what Metadata does not tell: eligible leader replicas (KIP-966)."""
+    found: dict[str, TopicInfo] = {}
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name) for name in names or ()])
+    if names is not None and not request.topics:
+        return []
+    while True:
+        response = await client.metadata.ask_any(request)
+        for topic in response.topics:
+            if topic.error_code:
+                raise topic_error(topic.error_code, topic.name)
+            page = tuple(_partition_info(partition) for partition in topic.partitions)
+            before = found.get(topic.name) or TopicInfo(topic.name, topic.topic_id, topic.is_internal, ())
+            found[topic.name] = replace(before, partitions=before.partitions + page)
+        if response.next_cursor is None:
+            return [found[name] for name in sorted(found)]
+        request.cursor = response.next_cursor
+
+
+def _partition_info(partition: Any) -> PartitionInfo:
+    return PartitionInfo(
+        partition.partition_index,
+        partition.leader_id,
+        partition.leader_epoch,
+        tuple(partition.replica_nodes),
+        tuple(partition.isr_nodes),
+        tuple(partition.offline_replicas),
+        tuple(partition.eligible_leader_replicas or ()),
+        tuple(partition.last_known_elr or ()),
+    )
 
 
 async def partition_states(client: Client, topic: TopicInfo) -> list[PartitionState]:
