@@ -1,9 +1,11 @@
-"""Three brokers that share an embedded metadata store, each a process that a test can kill and start again."""
+"""Three brokers that share a metadata store, each a process that a test can kill, stop, pause and start again."""
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -17,27 +19,68 @@ METADATA_VERSION = 12
 
 
 class Cluster:
-    """Brokers under their node ids; one that was killed is absent until it is started again, at the same address."""
+    """Brokers under their node ids; one that does not run is absent until it is started again, at the same address."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        self._directory = directory
-        self._settings = {"offsets.topic.replication.factor": "1", **(settings or {})}
+        """The metadata is in an embedded store, unless the settings name ZooKeeper."""
+        self.directory = directory
+        store = {"barnabas.metadata.file": str(directory / "metadata.sqlite")}
+        chosen = settings or {}
+        self._settings = {
+            "offsets.topic.replication.factor": "1",
+            **({} if "zookeeper.connect" in chosen else store),
+            **chosen,
+        }
         self._ports: dict[int, int] = {}
         self._stack = ExitStack()
         self.brokers: dict[int, BarnabasServer] = {}
 
     def start(self, number: int) -> BarnabasServer:
         port = self._ports.setdefault(number, free_port())
-        own = {"node.id": str(number), "barnabas.metadata.file": str(self._directory / "metadata.sqlite")}
-        broker = BarnabasServer(self._directory / f"broker-{number}", {**self._settings, **own}, port=port)
+        settings = {**self._settings, "node.id": str(number)}
+        broker = BarnabasServer(self.data_dir(number), settings, port=port)
         self.brokers[number] = self._stack.enter_context(broker)
         return broker
 
-    def kill(self, number: int) -> None:
-        self.brokers.pop(number).kill()
+    def start_together(self, numbers: Iterable[int]) -> None:
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(self.start, numbers))
+
+    def kill(self, *numbers: int) -> None:
+        """As a crash of all of them at one moment."""
+        killed = [self.brokers.pop(number) for number in numbers]
+        for broker in killed:
+            broker.process.send_signal(signal.SIGKILL)
+        for broker in killed:
+            broker.kill()
+
+    def stop(self, number: int) -> None:
+        """In order; a broker that makes something of it fails the test."""
+        broker = self.brokers.pop(number)
+        code = broker.stop()
+        assert code == 0, f"{broker} ended with {code}\n{broker.tail()}"
+
+    @contextmanager
+    def paused(self, number: int) -> Iterator[None]:
+        """It keeps its connections and answers nobody."""
+        broker = self.brokers.pop(number)
+        broker.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            broker.process.send_signal(signal.SIGCONT)
+        self.brokers[number] = broker
+
+    def data_dir(self, number: int) -> Path:
+        return self.directory / f"broker-{number}"
 
     def address(self, number: int) -> str:
         return f"127.0.0.1:{self._ports[number]}"
+
+    @property
+    def some_address(self) -> str:
+        """Of a broker that runs."""
+        return next(iter(self.brokers.values())).address
 
     @property
     def bootstrap(self) -> str:
@@ -80,12 +123,22 @@ def living_brokers(address: str) -> set[int]:
 
 def leaders(address: str, topic: str) -> dict[int, int]:
     """The leaders of a topic's partitions, as one broker tells."""
+    return {partition.partition_index: partition.leader_id for partition in _partitions(address, topic)}
+
+
+def in_sync(address: str, topic: str) -> dict[int, set[int]]:
+    """The in-sync replicas of a topic's partitions, as one broker tells."""
+    return {partition.partition_index: set(partition.isr_nodes) for partition in _partitions(address, topic)}
+
+
+def _partitions(address: str, topic: str) -> list[k03_metadata.MetadataResponsePartition]:
     request = k03_metadata.MetadataRequest(
         [k03_metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
     with Client(address) as client:
         (told,) = client.call(request, METADATA_VERSION).topics
-        return {partition.partition_index: partition.leader_id for partition in told.partitions}
+        partitions: list[k03_metadata.MetadataResponsePartition] = told.partitions
+        return partitions
 
 
 def seconds_until(question: object, timeout: float) -> float:
