@@ -41,6 +41,7 @@ bench: export BARNABAS_TEST_PYTHON = $(CURDIR)/$(RELEASE)/bin/python
 bench: setup peers $(RELEASE)/.installed ## Measure a release against Apache Kafka (about fifteen minutes)
 	$(BIN)/python -m benchmarks.broker $(ARGS)
 	$(BIN)/python -m benchmarks.coordination $(ARGS)
+	$(BIN)/python -m benchmarks.cluster $(ARGS)
 	$(BIN)/python -m benchmarks.compaction
 
 peers: ## Install the programs that the tests measure against (Kafka, kcat, KafkaJS, ...), where that is allowed

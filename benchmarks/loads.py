@@ -36,7 +36,7 @@ ANSWER_BODY = 8  # after the length and the correlation id
 LIST_SIZE = 1_000
 
 
-def run(module: str, load: str, timeout: float, /, **arguments: str | int | float) -> dict[str, float]:
+def run(module: str, load: str, timeout: float, /, **arguments: object) -> dict[str, float]:
     """Run one of the loads of a module in a new process, for at most `timeout` seconds."""
     command = [sys.executable, "-m", module, load, json.dumps(arguments)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=timeout, check=True)
@@ -57,7 +57,7 @@ def create_topic(address: str, topic: str, partitions: int = 1) -> None:
     raise TimeoutError(f"topic {topic!r} has no leaders after 20 s")
 
 
-def produce(address: str, topic: str, count: int, value_bytes: int) -> dict[str, float]:
+def produce(address: str, topic: str, count: int, value_bytes: int, partitions: int = 1) -> dict[str, float]:
     """Produce with acks=all through librdkafka; the clock stops when the last record is acknowledged."""
     failures: list[str] = []
     producer = Producer(
@@ -78,10 +78,10 @@ def produce(address: str, topic: str, count: int, value_bytes: int) -> dict[str,
     messages = [{"value": b"x" * value_bytes}] * LIST_SIZE
     most_queued = min(400_000, 200_000_000 // value_bytes)
     started = time.perf_counter()
-    for _ in range(count // LIST_SIZE):
+    for number in range(count // LIST_SIZE):
         while len(producer) > most_queued:
             producer.poll(0.002)
-        if producer.produce_batch(topic, messages, 0) != LIST_SIZE:
+        if producer.produce_batch(topic, messages, number % partitions) != LIST_SIZE:
             raise RuntimeError(f"librdkafka refused records: {messages[0]}")
     left = producer.flush(120)
     elapsed = time.perf_counter() - started

@@ -69,8 +69,8 @@ class Log:
     __slots__ = (
         "_boundaries", "_inspects_batches", "_log_append_time", "_reader", "_refused_attributes", "_rng",
         "_snapshots", "_truncations", "config", "directory", "disk", "first_dirty_offset", "flushed_offset",
-        "high_watermark", "is_offline", "leader_epochs", "log_end_offset", "log_start_offset", "partition",
-        "producers", "segments", "tasks", "topic", "topic_id", "unsynced_directories",
+        "high_watermark", "is_offline", "leader_epochs", "log_end_offset", "log_start_offset",
+        "parent_directory", "partition", "producers", "segments", "tasks", "topic", "topic_id", "unsynced_directories",
     )  # fmt: skip
 
     def __init__(
@@ -91,6 +91,8 @@ class Log:
         self.tasks: LogTasks = NoBackground(disk)
         self._rng = rng
         self.directory = directory
+        self.parent_directory = os.path.dirname(directory)
+        """The log directory (`log.dirs`) that the partition's directory is in."""
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
@@ -123,11 +125,6 @@ class Log:
         self._log_append_time = config.is_log_append_time
         self._refused_attributes = CONTROL if config.is_log_append_time else CONTROL | LOG_APPEND_TIME
         self._inspects_batches = config.is_compacted or config.compression_type != "producer"
-
-    @property
-    def parent_directory(self) -> str:
-        """The log directory (`log.dirs`) that the partition's directory is in."""
-        return os.path.dirname(self.directory)
 
     @property
     def size_bytes(self) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, Protocol
@@ -222,11 +223,11 @@ class LogManager:
         offline = [directory.path for directory in self.directories if directory.is_offline]
         if offline and (not self._taken_up or len(offline) == len(self.directories)):
             raise OSError(errno.EIO, f"no log is made while a log directory is offline: {', '.join(offline)}")
-        load = {directory.path: 0 for directory in self.directories if not directory.is_offline}
-        for log in self.logs.values():
-            if log.parent_directory in load:
-                load[log.parent_directory] += 1
-        return min((each for each in self.directories if each.path in load), key=lambda each: load[each.path])
+        usable = [directory for directory in self.directories if not directory.is_offline]
+        if len(usable) == 1:
+            return usable[0]
+        load = Counter(log.parent_directory for log in self.logs.values())
+        return min(usable, key=lambda directory: load[directory.path])
 
     async def delete(self, log: Log) -> None:
         """Forget a log; its files are renamed at once, and removed after `file.delete.delay.ms`."""
