@@ -28,7 +28,7 @@ from barnabas.broker.replication import Replication
 from barnabas.broker.sessions import Sessions
 from barnabas.broker.transactions import transaction_coordinator
 from barnabas.cluster import image as images
-from barnabas.cluster.events import CreateTopics, NewTopic
+from barnabas.cluster.events import CreatedTopic, CreateTopics, NewTopic
 from barnabas.cluster.metadata_log import MetadataLog
 from barnabas.cluster.replicas import Replicas
 from barnabas.core import ids, logs
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 _log = logs.get_logger(__name__)
 _SWEEPS_PER_IDLE_TIME = 10
+_ON_DEMAND_PATIENCE_S = 5.0
 _SHORTEST_SWEEP_SECONDS, _LONGEST_SWEEP_SECONDS = 0.1, 60.0
 
 
@@ -227,9 +228,22 @@ class Broker:
 
     async def create_topics_on_demand(self, names: Sequence[str]) -> dict[str, ErrorCode]:
         """Create topics that somebody asked about, with the broker's defaults; what was refused, and why."""
-        created = await self.controller.submit(CreateTopics(tuple(NewTopic(name) for name in dict.fromkeys(names))))
-        await self.catch_up()
+        try:
+            created = await self.create_topics(tuple(NewTopic(name) for name in dict.fromkeys(names)))
+        except KafkaError as error:  # who asked comes again, and meanwhile hears that there is no such topic
+            _log.warning("topics not created on demand", problem=str(error))
+            return {}
         return {topic.name: topic.error.code for topic in created if topic.error}
+
+    async def create_topics(self, topics: tuple[NewTopic, ...]) -> tuple[CreatedTopic, ...]:
+        """Create topics that this broker needs now; REQUEST_TIMED_OUT soon, because a client waits meanwhile."""
+
+        async def create() -> tuple[CreatedTopic, ...]:
+            created = await self.controller.submit(CreateTopics(topics), _ON_DEMAND_PATIENCE_S)
+            await self.catch_up()
+            return created
+
+        return await self.controller.persist(create, _ON_DEMAND_PATIENCE_S)
 
     async def catch_up(self) -> None:
         """Return once everything that the controller has answered before is in effect here too."""

@@ -139,8 +139,8 @@ class ControllerClient:
         """The controller's response to a client's request; ControllerAway if there is none."""
         return await self._forwarded.request(request, version)
 
-    async def persist(self, ask: Callable[[], Awaitable[T]], patience_s: float) -> T:
-        """Ask until somebody answers who is the controller."""
+    async def persist(self, ask: Callable[[], Awaitable[T]], patience_s: float, *, once: bool = False) -> T:
+        """Ask until somebody answers who is the controller; `once`: NOT_CONTROLLER is an answer too."""
         problem = ""
         try:
             async with asyncio.timeout(patience_s):
@@ -150,12 +150,14 @@ class ControllerClient:
                     except ControllerAway as away:
                         problem = str(away)
                     except KafkaError as error:
-                        if error.code is not ErrorCode.NOT_CONTROLLER:
+                        if once or error.code is not ErrorCode.NOT_CONTROLLER:
                             raise
                         problem = str(error)
                     await asyncio.sleep(pause_s)
         except TimeoutError:
             pass
+        if self._metadata.trouble:
+            problem = f"the metadata store is out of reach ({self._metadata.trouble})"
         raise KafkaError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"no controller has answered within {patience_s:g} s: {problem or 'it is busy'}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from barnabas.broker.coordinator_runtime import Producer, Shard, ShardDriver
 from barnabas.broker.dispatch import Later
-from barnabas.cluster.events import CreateTopics, NewTopic
+from barnabas.cluster.events import NewTopic
 from barnabas.coordinator.outcome import Now, Outcome, Token
 from barnabas.coordinator.placement import partition_of
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -88,10 +88,12 @@ class Coordinator(Generic[S]):
                 (),
                 settings.configs,
             )
-            (created,) = await self._broker.controller.submit(CreateTopics((wanted,)))
+            try:
+                (created,) = await self._broker.create_topics((wanted,))
+            except KafkaError as error:
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
             if created.error and created.error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, created.error.message)
-            await self._broker.catch_up()
         return len(self._broker.metadata.image.topics[self.topic].partitions)
 
     def partition_for(self, key: str) -> int:

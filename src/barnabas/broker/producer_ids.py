@@ -6,9 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.events import AllocateProducerIds
+from barnabas.core.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
+
+_PATIENCE_S = 5.0  # a client waits meanwhile
 
 
 class ProducerIds:
@@ -32,9 +35,13 @@ class ProducerIds:
         return self._next - 1
 
     async def ensure(self) -> None:
-        """Have an id at hand."""
+        """Have an id at hand; COORDINATOR_LOAD_IN_PROGRESS if there is nobody to get it from."""
         async with self._allocating:
             if self._next == self._end:
                 broker = self._broker
-                block = await broker.controller.submit(AllocateProducerIds(broker.broker_id, broker.broker_epoch))
+                event = AllocateProducerIds(broker.broker_id, broker.broker_epoch)
+                try:
+                    block = await broker.controller.submit(event, _PATIENCE_S)
+                except KafkaError as error:  # what clients take for "ask again", as Kafka's brokers say it
+                    raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
                 self._next, self._end = block.first, block.first + block.count

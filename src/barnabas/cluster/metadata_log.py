@@ -99,6 +99,8 @@ class MetadataLog:
         self.broker_id = store.broker_id
         self.controller_id = NOBODY
         self.controller_epoch = 0
+        self.trouble = ""
+        """Why the store is out of reach, if it is."""
         self._store = store
         self._clock = clock
         self._rng = rng
@@ -217,10 +219,14 @@ class MetadataLog:
         """Take a step, again and again while the store is out of reach."""
         for backoff_s in _backoffs():
             try:
-                return await step()
+                result = await step()
             except StoreUnavailable as error:
+                self.trouble = str(error)
                 _log.warning("metadata store out of reach, trying again", problem=str(error))
                 await asyncio.sleep(backoff_s)
+            else:
+                self.trouble = ""
+                return result
         raise AssertionError("back-offs have no end")
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -376,6 +382,7 @@ class MetadataLog:
         for backoff_s in _backoffs():
             answer = await self._store.append(self.controller_epoch, self._end, append_id, records)
             if isinstance(answer, Done):
+                self.trouble = ""
                 self._end = answer.next_index
                 return Landed.YES
             batches = await self._persist(lambda: self._store.read(self._end))
@@ -388,6 +395,7 @@ class MetadataLog:
                 return Landed.YES
             if not isinstance(answer, Unknown):
                 return Landed.NO
+            self.trouble = answer.detail
             _log.warning("metadata append not confirmed, trying again", problem=answer.detail)
             await asyncio.sleep(backoff_s)
         raise AssertionError("back-offs have no end")

@@ -11,6 +11,7 @@ import pytest
 
 from barnabas.broker.controller_client import FORWARDED, ControllerAway, ControllerClient
 from barnabas.broker.forwarding import by_controller
+from barnabas.broker.metrics import Metrics
 from barnabas.core.errors import ErrorCode, KafkaError
 
 
@@ -19,6 +20,7 @@ class Metadata:
     controller_id = 1
     controller_epoch = 1
     is_controller = False
+    trouble = ""
     image: Any = SimpleNamespace(brokers={})
 
     def watch_controller(self, callback: Callable[[], None]) -> None:
@@ -69,6 +71,15 @@ def test_a_refusal_is_an_answer() -> None:
     asyncio.run(story())
 
 
+def test_a_question_that_is_put_once_may_be_answered_by_who_is_no_controller() -> None:
+    async def story() -> None:
+        with pytest.raises(KafkaError) as caught:
+            await client(Metadata()).persist(answers(NOT_CONTROLLER), 5, once=True)
+        assert caught.value is NOT_CONTROLLER
+
+    asyncio.run(story())
+
+
 def test_nobody_waits_for_longer_than_told_and_learns_why() -> None:
     async def story() -> None:
         asker = client(Metadata())
@@ -80,24 +91,36 @@ def test_nobody_waits_for_longer_than_told_and_learns_why() -> None:
     asyncio.run(story())
 
 
-def context(metadata: Metadata, client_id: str | None, forwarded: list[object]) -> Any:
-    class Controller:
-        async def forward(self, request: object, version: int) -> str:
-            forwarded.append((request, version))
-            return "from afar"
+def test_a_store_out_of_reach_is_the_reason_that_is_told() -> None:
+    async def story() -> None:
+        metadata = Metadata()
+        metadata.trouble = "ZooKeeper at 127.0.0.1:2181 did not answer"
+        with pytest.raises(KafkaError, match=r"metadata store is out of reach \(ZooKeeper at 127.0.0.1:2181"):
+            await client(metadata).persist(asyncio.Event().wait, 0.05)
 
-        async def persist(self, ask: Callable[[], Any], patience_s: float) -> object:
-            return await ask()
+    asyncio.run(story())
+
+
+def context(metadata: Metadata, client_id: str | None = None, forwarded: list[object] | None = None) -> Any:
+    """What a handler gets; what is passed on is noted, and answered at once."""
+    notes: list[object] = [] if forwarded is None else forwarded
+    controller = client(metadata)
+
+    async def forward(request: object, version: int) -> str:
+        notes.append((request, version))
+        return "from afar"
 
     async def catch_up() -> None:
-        forwarded.append("caught up")
+        notes.append("caught up")
 
-    broker = SimpleNamespace(metadata=metadata, controller=Controller(), catch_up=catch_up)
-    return SimpleNamespace(broker=broker, client_id=client_id, version=3)
+    controller.forward = forward  # type: ignore[method-assign]
+    broker = SimpleNamespace(metadata=metadata, controller=controller, catch_up=catch_up, metrics=Metrics())
+    route = SimpleNamespace(key=19, has_error_code=False)
+    return SimpleNamespace(broker=broker, client_id=client_id, version=3, route=route)
 
 
-@by_controller
-async def handle(request: str, context: Any) -> str:
+@by_controller(lambda request, failure: f"{failure.code.name}: {failure.message}")
+async def handle(request: object, context: Any) -> str:
     return "from here"
 
 
@@ -107,8 +130,8 @@ def test_a_request_is_carried_out_where_the_controller_is() -> None:
         assert await handle("request", context(metadata, None, forwarded)) == "from afar"
         assert forwarded == [("request", 3), "caught up"]
         metadata.is_controller = True
-        assert await handle("request", context(metadata, None, forwarded)) == "from here"
-        assert await handle("request", context(metadata, FORWARDED, forwarded)) == "from here"
+        assert await handle("request", context(metadata)) == "from here"
+        assert await handle("request", context(metadata, FORWARDED)) == "from here"
 
     asyncio.run(story())
 
@@ -120,5 +143,33 @@ def test_what_was_passed_on_is_not_passed_on_again() -> None:
             await handle("request", context(Metadata(), FORWARDED, forwarded))
         assert caught.value.code is ErrorCode.NOT_CONTROLLER
         assert forwarded == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("client_id", [None, FORWARDED])
+def test_a_client_waits_for_as_long_as_it_says_and_then_hears_why_not(client_id: str | None) -> None:
+    @by_controller(lambda request, failure: f"{failure.code.name}: {failure.message}")
+    async def hangs(request: object, context: Any) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    async def story() -> None:
+        metadata = Metadata()
+        metadata.is_controller = True
+        asked = context(metadata, client_id)
+        answer = await asyncio.wait_for(hangs(SimpleNamespace(timeout_ms=50), asked), 5)
+        assert answer == "REQUEST_TIMED_OUT: no controller has answered within 0.05 s: it is busy"
+        assert asked.broker.metrics.errors == {(19, ErrorCode.REQUEST_TIMED_OUT): 1}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_a_request_without_a_time_out_is_carried_out(timeout_ms: int) -> None:
+    async def story() -> None:
+        metadata = Metadata()
+        metadata.is_controller = True
+        assert await handle(SimpleNamespace(timeout_ms=timeout_ms), context(metadata)) == "from here"
 
     asyncio.run(story())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.coordinators import Coordinator
-from barnabas.cluster.events import CreateTopics, NewTopic
+from barnabas.cluster.events import NewTopic
 from barnabas.cluster.image import Image, Topic
 from barnabas.cluster.image import Partition as Registration
 from barnabas.coordinator.placement import partition_of
@@ -33,21 +33,17 @@ class Metadata:
         registrations = tuple(Registration((1,), (1,), 1, 0, 0) for _ in range(partitions))
         self.image = Image(brokers=self.image.brokers, topics={TOPIC: Topic(TOPIC, bytes(16), registrations)})
 
-    async def submit(self, event: CreateTopics) -> list[Any]:
-        self.created += event.topics
+    async def create_topics(self, topics: tuple[NewTopic, ...]) -> list[Any]:
+        self.created += topics
         if self.error is None or self.error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
             self.add_topic()
         return [SimpleNamespace(error=self.error)]
 
 
 def coordinator(metadata: Metadata) -> Coordinator[Notes]:
-    async def catch_up() -> None:
-        pass
-
     broker: Any = SimpleNamespace(
         metadata=metadata,
-        controller=metadata,
-        catch_up=catch_up,
+        create_topics=metadata.create_topics,
         clock=RunningClock(),
         executor=HeldExecutor(),
     )

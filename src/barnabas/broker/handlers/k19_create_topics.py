@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.forwarding import by_controller
-from barnabas.cluster.events import CreatedTopic, CreateTopics, NewTopic
+from barnabas.cluster.events import CreatedTopic, CreateTopics, Failure, NewTopic
 from barnabas.core.errors import ErrorCode
 from barnabas.core.topic_keys import describe_topic
 from barnabas.wire.messages.k19_create_topics import (
@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context
 
 
-@by_controller
+def _refuse(request: CreateTopicsRequest, failure: Failure) -> CreateTopicsResponse:
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(name, error_code=failure.code, error_message=failure.message, configs=None)
+            for name in dict.fromkeys(topic.name for topic in request.topics)
+        ]
+    )
+
+
+@by_controller(_refuse)
 async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     broker = context.broker
     event = CreateTopics(tuple(_new_topic(topic) for topic in request.topics), request.validate_only)

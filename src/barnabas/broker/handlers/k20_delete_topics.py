@@ -9,28 +9,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.forwarding import by_controller
-from barnabas.cluster.events import DeleteTopics, TopicReference
-from barnabas.core.errors import ErrorCode
+from barnabas.cluster.events import DeleteTopics, Failure, TopicReference
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k20_delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context
 
 
-@by_controller
+def _refuse(request: DeleteTopicsRequest, failure: Failure) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(topic.name, topic.topic_id, failure.code, failure.message)
+            for topic in _references(request)
+        ]
+    )
+
+
+@by_controller(_refuse)
 async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
     broker = context.broker
-    if context.version >= 6:
-        references = tuple(TopicReference(topic.name, topic.topic_id) for topic in request.topics)
-    else:
-        references = tuple(TopicReference(name) for name in request.topic_names)
     if not broker.config["delete.topic.enable"]:
-        code = ErrorCode.TOPIC_DELETION_DISABLED
-        message = "delete.topic.enable is false on this broker"
-        return DeleteTopicsResponse(
-            responses=[DeletableTopicResult(topic.name, topic.topic_id, code, message) for topic in references]
-        )
-    deleted = await broker.metadata.submit(DeleteTopics(references))
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker")
+    deleted = await broker.metadata.submit(DeleteTopics(_references(request)))
     await broker.replicas.settled()
     response = DeleteTopicsResponse()
     for topic in deleted:
@@ -40,3 +41,9 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
             broker.metrics.error(20, topic.error.code)
         response.responses.append(result)
     return response
+
+
+def _references(request: DeleteTopicsRequest) -> tuple[TopicReference, ...]:
+    """A request has one of the two lists, by its version."""
+    by_id = tuple(TopicReference(topic.name, topic.topic_id) for topic in request.topics)
+    return by_id + tuple(TopicReference(name) for name in request.topic_names)

@@ -26,11 +26,11 @@ async def handle(request: InitProducerIdRequest, context: Context) -> InitProduc
         request.producer_epoch == NO_PRODUCER_EPOCH
     ):
         code = ErrorCode.INVALID_REQUEST
-    elif request.transactional_id is None:
-        return InitProducerIdResponse(producer_id=await context.broker.producer_ids.next(), producer_epoch=0)
     else:
-        await context.broker.producer_ids.ensure()
         try:
+            if request.transactional_id is None:
+                return InitProducerIdResponse(producer_id=await context.broker.producer_ids.next(), producer_epoch=0)
+            await context.broker.producer_ids.ensure()
             response: InitProducerIdResponse = await context.broker.transactions.execute(
                 request.transactional_id,
                 lambda shard, token, now: shard.init_producer_id(request, context.version, token, now),

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 async def handle(request: EndTxnRequest, context: Context) -> EndTxnResponse:
-    await context.broker.producer_ids.ensure()
     try:
+        await context.broker.producer_ids.ensure()
         response: EndTxnResponse = await context.broker.transactions.execute(
             request.transactional_id,
             lambda shard, token, now: shard.end_txn(request, context.version, token, now),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.forwarding import by_controller
-from barnabas.cluster.events import AlterConfigs
+from barnabas.cluster.events import AlterConfigs, Failure
 from barnabas.cluster.image import ConfigResource
 from barnabas.wire.messages.k33_alter_configs import (
     AlterConfigsRequest,
@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context
 
 
-@by_controller
+def _refuse(request: AlterConfigsRequest, failure: Failure) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(failure.code, failure.message, resource.resource_type, resource.resource_name)
+            for resource in request.resources
+        ]
+    )
+
+
+@by_controller(_refuse)
 async def handle(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
     broker = context.broker
     resources = tuple(

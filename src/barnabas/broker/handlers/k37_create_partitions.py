@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.forwarding import by_controller
-from barnabas.cluster.events import CreatePartitions, NewPartitions
+from barnabas.cluster.events import CreatePartitions, Failure, NewPartitions
 from barnabas.wire.messages.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context
 
 
-@by_controller
+def _refuse(request: CreatePartitionsRequest, failure: Failure) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(
+        results=[CreatePartitionsTopicResult(topic.name, failure.code, failure.message) for topic in request.topics]
+    )
+
+
+@by_controller(_refuse)
 async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
     broker = context.broker
     topics = tuple(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.forwarding import by_controller
-from barnabas.cluster.events import ElectLeaders
-from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.cluster.events import ElectLeaders, Failure
 from barnabas.wire.messages.k43_elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -18,18 +17,24 @@ if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context
 
 
-@by_controller
+def _refuse(request: ElectLeadersRequest, failure: Failure) -> ElectLeadersResponse:
+    """Version 0 knows errors of partitions alone."""
+    results = [
+        ReplicaElectionResult(
+            topic.topic, [PartitionResult(index, failure.code, failure.message) for index in topic.partitions]
+        )
+        for topic in request.topic_partitions or ()
+    ]
+    return ElectLeadersResponse(error_code=failure.code, replica_election_results=results)
+
+
+@by_controller(_refuse)
 async def handle(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
     broker = context.broker
     wanted = None
     if request.topic_partitions is not None:
         wanted = tuple((topic.topic, index) for topic in request.topic_partitions for index in topic.partitions)
-    try:
-        elected = await broker.metadata.submit(ElectLeaders(request.election_type, wanted))
-    except KafkaError as error:
-        if error.code is ErrorCode.NOT_CONTROLLER:
-            raise
-        return ElectLeadersResponse(error_code=error.code)
+    elected = await broker.metadata.submit(ElectLeaders(request.election_type, wanted))
     await broker.replicas.settled()
     topics: dict[str, ReplicaElectionResult] = {}
     for partition in elected:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.forwarding import by_controller
-from barnabas.cluster.events import ConfigChange, IncrementalAlterConfigs
+from barnabas.cluster.events import ConfigChange, Failure, IncrementalAlterConfigs
 from barnabas.cluster.image import ConfigResource
 from barnabas.wire.messages.k44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context
 
 
-@by_controller
+def _refuse(request: IncrementalAlterConfigsRequest, failure: Failure) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(failure.code, failure.message, resource.resource_type, resource.resource_name)
+            for resource in request.resources
+        ]
+    )
+
+
+@by_controller(_refuse)
 async def handle(request: IncrementalAlterConfigsRequest, context: Context) -> IncrementalAlterConfigsResponse:
     broker = context.broker
     resources = tuple(

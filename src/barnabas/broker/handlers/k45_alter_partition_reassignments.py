@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.forwarding import by_controller
-from barnabas.cluster.events import AlterReassignments, Reassignment
-from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.cluster.events import AlterReassignments, Failure, Reassignment
 from barnabas.wire.messages.k45_alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -21,7 +20,25 @@ if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context
 
 
-@by_controller
+def _refuse(request: AlterPartitionReassignmentsRequest, failure: Failure) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=failure.code,
+        error_message=failure.message,
+        responses=[
+            ReassignableTopicResponse(
+                topic.name,
+                [
+                    ReassignablePartitionResponse(partition.partition_index, failure.code, failure.message)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+@by_controller(_refuse)
 async def handle(request: AlterPartitionReassignmentsRequest, context: Context) -> AlterPartitionReassignmentsResponse:
     broker = context.broker
     wanted = tuple(
@@ -31,16 +48,7 @@ async def handle(request: AlterPartitionReassignmentsRequest, context: Context) 
         for topic in request.topics
         for partition in topic.partitions
     )
-    response = AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=request.allow_replication_factor_change
-    )
-    try:
-        altered = await broker.metadata.submit(AlterReassignments(wanted, request.allow_replication_factor_change))
-    except KafkaError as error:
-        if error.code is ErrorCode.NOT_CONTROLLER:
-            raise
-        response.error_code, response.error_message = error.code, error.message
-        return response
+    altered = await broker.metadata.submit(AlterReassignments(wanted, request.allow_replication_factor_change))
     await broker.replicas.settled()
     topics: dict[str, ReassignableTopicResponse] = {}
     for partition in altered:
@@ -49,5 +57,6 @@ async def handle(request: AlterPartitionReassignmentsRequest, context: Context) 
             result.error_code, result.error_message = partition.error.code, partition.error.message
             broker.metrics.error(45, partition.error.code)
         topics.setdefault(partition.topic, ReassignableTopicResponse(partition.topic)).partitions.append(result)
-    response.responses = list(topics.values())
-    return response
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change, responses=list(topics.values())
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.forwarding import by_controller
+from barnabas.cluster.events import Failure
 from barnabas.cluster.reassignment import list_reassignments
 from barnabas.wire.messages.k46_list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context
 
 
-@by_controller
+def _refuse(request: ListPartitionReassignmentsRequest, failure: Failure) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(error_code=failure.code, error_message=failure.message)
+
+
+@by_controller(_refuse)
 async def handle(request: ListPartitionReassignmentsRequest, context: Context) -> ListPartitionReassignmentsResponse:
     wanted = None
     if request.topics is not None:
