@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -19,21 +18,9 @@ import pytest
 from barnabas.coordination.store import Claim, Done, StoreUnavailable, Unknown
 from barnabas.coordination.zookeeper import ZooKeeperStore
 from tests.peers import HOST, ZooKeeperServer, free_port
+from tests.unit.coordination.zookeeper_holder import claim_holder
 
 T = TypeVar("T")
-
-HOLDER = """
-import asyncio, sys
-from barnabas.coordination.zookeeper import ZooKeeperStore
-
-async def main(connect):
-    store = ZooKeeperStore(connect, 1, session_timeout_s=1.0)
-    await store.open()
-    print(await store.campaign(0), flush=True)
-    await asyncio.sleep(60)
-
-asyncio.run(main(sys.argv[1]))
-"""
 
 
 async def patiently(call: Callable[[], Awaitable[T]]) -> T:
@@ -185,14 +172,5 @@ def test_a_killed_holder_is_replaced_when_its_session_times_out(tmp_path: Path) 
         assert await store.campaign(1) == 2
         await store.close()
 
-    command = [sys.executable, "-c", HOLDER]
-    with (
-        ZooKeeperServer(tmp_path) as server,
-        subprocess.Popen([*command, server.address], stdout=subprocess.PIPE, text=True) as holder,
-    ):
-        try:
-            assert holder.stdout is not None
-            assert holder.stdout.readline().strip() == "1"
-            asyncio.run(asyncio.wait_for(main(server.address, holder), 10))
-        finally:
-            holder.kill()
+    with ZooKeeperServer(tmp_path) as server, claim_holder(server.address, session_timeout_s=1.0) as holder:
+        asyncio.run(asyncio.wait_for(main(server.address, holder), 10))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -19,23 +17,11 @@ from kazoo.client import KazooClient
 from barnabas.coordination.store import Batch, Claim, Done, Refusal, Refused, StoreUnavailable, Trimmed, Unknown
 from barnabas.coordination.zookeeper import ZooKeeperStore
 from tests.peers import eventually
+from tests.unit.coordination.zookeeper_holder import claim_holder
 from tests.unit.coordination.zookeeper_proxy import Proxy, Road
 
 T = TypeVar("T")
 SESSION_TIMEOUT_S = 1.0
-
-HOLDER = """
-import asyncio, sys
-from barnabas.coordination.zookeeper import ZooKeeperStore
-
-async def main(connect):
-    store = ZooKeeperStore(connect, 1, session_timeout_s=10.0)
-    await store.open()
-    print(await store.campaign(0), flush=True)
-    await asyncio.sleep(60)
-
-asyncio.run(main(sys.argv[1]))
-"""
 
 
 @asynccontextmanager
@@ -210,9 +196,7 @@ def test_a_restarted_broker_takes_its_claim_over_without_waiting_for_the_old_ses
             assert await new.campaign(1) == 2
             assert await new.append(2, 0, b"id", [b"record"]) == Done(1)
 
-    with subprocess.Popen([sys.executable, "-c", HOLDER, zookeeper_path], stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline().strip() == "1"
+    with claim_holder(zookeeper_path, session_timeout_s=10.0) as holder:
         holder.kill()
     run(body, timeout_s=3)
 
