@@ -166,10 +166,11 @@ class ShardDriver(Generic[S]):
         return self._append_batch(builder, now_ms) if len(builder) else end_offset
 
     def _append_batch(self, builder: BatchBuilder, now_ms: int) -> int:
-        info = self.partition.append_from_coordinator(memoryview(builder.build()), now_ms)
-        if not self.partition.is_acknowledged(info, -1):
-            self.partition.when_acknowledged(info, -1, self._committed)
-        return info.last_offset + 1
+        """Who waits for the watermark waits also while the in-sync replicas are too few: the records stay."""
+        end_offset = self.partition.append_from_coordinator(memoryview(builder.build()), now_ms).last_offset + 1
+        if end_offset > self.partition.log.high_watermark:
+            self.partition.when_committed(end_offset, self._committed)
+        return end_offset
 
     def _committed(self, outcome: ErrorCode) -> None:
         if outcome is not ErrorCode.NONE:

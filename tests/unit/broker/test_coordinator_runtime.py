@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from barnabas.cluster.image import Partition as Registration
 from barnabas.coordinator.outcome import CoordinatorRecord, Outcome
 from barnabas.core.errors import ErrorCode
 from barnabas.records.batch import headers
 from barnabas.records.control import ControlType, EndMarker
 from tests.unit.broker.shards import (
+    ME,
+    OTHER,
     POISON,
     PRODUCER,
     HeldExecutor,
@@ -82,6 +85,24 @@ def test_replies_leave_in_the_order_of_their_records(tmp_path: Path) -> None:
         stage.commit()
         await until(lambda: len(order) == 3)
         assert order == [b"a", b"b", b"c"]
+        driver.close()
+
+    run(story())
+
+
+def test_a_reply_outlives_a_time_with_too_few_in_sync_replicas(tmp_path: Path) -> None:
+    async def story() -> None:
+        stage = Stage(tmp_path, min_insync_replicas=2)
+        stage.lead((ME, OTHER))
+        driver = stage.drive()
+        await until(lambda: driver.shard is not None)
+        written = driver.execute(write(b"a"))
+        for partition_epoch, isr in ((1, (ME,)), (2, (ME, OTHER))):
+            stage.partition.update(Registration((ME, OTHER), isr, ME, stage.leader_epoch, partition_epoch))
+            await asyncio.sleep(0)
+            assert not written.done()
+        stage.partition.follower_fetched(OTHER, 1, stage.log.log_end_offset, 0, 0, may_join=True)
+        assert await outcome_of(written) == "wrote a"
         driver.close()
 
     run(story())
