@@ -31,6 +31,7 @@ it on again, or two brokers that each take the other for the controller would do
 
 PATIENCE_S = 30.0  # of those who have no time-out of their own
 _CONNECT_TIMEOUT_S = 5.0
+_SIGN_OF_LIFE_TIMEOUT_S, _ANSWER_TIMEOUT_S = 2.5, PATIENCE_S / 2  # so that whoever asks may ask once more
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.25
 
 
@@ -39,9 +40,15 @@ class ControllerAway(Exception):
 
 
 class ControllerLink:
-    """One connection to whoever is the controller; a question that is open when that changes has no answer."""
+    """One connection to whoever is the controller; a question that is open when that changes has no answer.
 
-    def __init__(self, network: Network, metadata: MetadataLog, listener: str, client_id: str) -> None:
+    A connection on which an answer is overdue may be lost without a word, so it is given up.
+    """
+
+    def __init__(
+        self, network: Network, metadata: MetadataLog, listener: str, client_id: str, timeout_s: float
+    ) -> None:
+        self._timeout_s = timeout_s
         self._network = network
         self._metadata = metadata
         self._listener = listener
@@ -53,7 +60,13 @@ class ControllerLink:
 
     async def request(self, message: Any, version: int) -> Any:
         try:
-            return await (await self._connected()).request(message, version)
+            channel = await self._connected()
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    return await channel.request(message, version)
+            except TimeoutError:
+                channel.close()
+                raise
         except OSError as error:
             raise ControllerAway(str(error)) from error
 
@@ -102,9 +115,9 @@ class ControllerClient:
         self._sessions = sessions
         name = f"barnabas-broker-{metadata.broker_id}"
         # An answer that takes its time must not hold up a sign of life, so each kind has a connection of its own.
-        self._heartbeats = ControllerLink(network, metadata, listener, name)
-        self._events = ControllerLink(network, metadata, listener, name)
-        self._forwarded = ControllerLink(network, metadata, listener, FORWARDED)
+        self._heartbeats = ControllerLink(network, metadata, listener, name, _SIGN_OF_LIFE_TIMEOUT_S)
+        self._events = ControllerLink(network, metadata, listener, name, _ANSWER_TIMEOUT_S)
+        self._forwarded = ControllerLink(network, metadata, listener, FORWARDED, _ANSWER_TIMEOUT_S)
         self._alterations = AlterPartitions(self._events.request)
         self._links = {
             RegisterBroker: self._heartbeats,

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.controller_client import FORWARDED, ControllerAway, ControllerClient
+from barnabas.broker.controller_client import FORWARDED, ControllerAway, ControllerClient, ControllerLink
 from barnabas.broker.forwarding import by_controller
 from barnabas.broker.metrics import Metrics
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.net.channel import Channel
 
 
 class Metadata:
@@ -98,6 +99,37 @@ def test_a_store_out_of_reach_is_the_reason_that_is_told() -> None:
         with pytest.raises(KafkaError, match=r"metadata store is out of reach \(ZooKeeper at 127.0.0.1:2181"):
             await client(metadata).persist(asyncio.Event().wait, 0.05)
 
+    asyncio.run(story())
+
+
+def test_a_connection_that_was_lost_without_a_word_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class LostChannel:
+        closed = False
+
+        async def request(self, message: object, version: int) -> None:
+            await asyncio.Event().wait()
+
+        def close(self) -> None:
+            self.closed = True
+
+    opened: list[LostChannel] = []
+
+    async def open_channel(*_: object) -> LostChannel:
+        opened.append(LostChannel())
+        return opened[-1]
+
+    async def story() -> None:
+        metadata: Any = Metadata()
+        endpoint = SimpleNamespace(host="127.0.0.1", port=9092)
+        metadata.image = SimpleNamespace(brokers={1: SimpleNamespace(id=1, endpoint=lambda _: endpoint)})
+        nothing: Any = None
+        link = ControllerLink(nothing, metadata, "PLAINTEXT", "barnabas-broker-2", 0.01)
+        for _ in range(2):
+            with pytest.raises(ControllerAway):
+                await link.request("anything", 0)
+        assert [channel.closed for channel in opened] == [True, True]
+
+    monkeypatch.setattr(Channel, "open", open_channel)
     asyncio.run(story())
 
 
