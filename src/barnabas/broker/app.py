@@ -123,7 +123,8 @@ class Broker:
         """Serve; returns when the first request may come."""
         self.endpoints = self._listen()
         await self._store.open()
-        self.cluster_id = await self._store.cluster_id(ids.uuid_text(ids.random_uuid(self._random)))
+        proposed = ids.uuid_text(ids.random_uuid(self._random))
+        self.cluster_id = await self.metadata.persist(lambda: self._store.cluster_id(proposed))
         self.controller.cluster_id = self.cluster_id
         try:
             await self.manager.open(self.broker_id, self.cluster_id)

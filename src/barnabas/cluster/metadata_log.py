@@ -127,7 +127,7 @@ class MetadataLog:
     async def start(self) -> None:
         """Return with the image up to date, and as controller if the claim was free. Waits for a store that is away."""
         started = self._clock.monotonic()
-        await self._persist(self._follow)
+        await self.persist(self._follow)
         _log.info(
             "metadata replayed",
             index=self.image.index,
@@ -203,7 +203,7 @@ class MetadataLog:
             if self._may_have_changed:
                 self._may_have_changed = False
                 looking, self._looking = self._looking, []
-                await self._persist(self._follow)
+                await self.persist(self._follow)
                 for waiter in looking:
                     _answer(waiter, None)
             while self._pending and self._leads:
@@ -211,11 +211,11 @@ class MetadataLog:
 
     async def _watch(self) -> None:
         while True:
-            await self._persist(self._store.watch)
+            await self.persist(self._store.watch)
             self._may_have_changed = True
             self._wake.set()
 
-    async def _persist(self, step: Callable[[], Awaitable[T]]) -> T:
+    async def persist(self, step: Callable[[], Awaitable[T]]) -> T:
         """Take a step, again and again while the store is out of reach."""
         for backoff_s in _backoffs():
             try:
@@ -385,7 +385,7 @@ class MetadataLog:
                 self.trouble = ""
                 self._end = answer.next_index
                 return Landed.YES
-            batches = await self._persist(lambda: self._store.read(self._end))
+            batches = await self.persist(lambda: self._store.read(self._end))
             if isinstance(batches, Trimmed):
                 return Landed.UNKNOWN
             if batches:
