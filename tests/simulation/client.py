@@ -1,15 +1,13 @@
 """A small client on the simulated network: one connection, requests pipelined, answers by correlation id.
 
 `Connection.request` writes at once and returns a future, so that requests leave in the order of the calls, whatever the
-order in which the loop runs its tasks. `Client` keeps a connection, makes a new one when it broke, and knows which boot
-of the machine it talks to.
+order in which the loop runs its tasks. `Client` keeps a connection to a broker, and makes a new one when it broke.
 """
 
 from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
 from typing import Any
 
 from barnabas.core.seams import Network, Socket
@@ -25,8 +23,7 @@ _LENGTH = struct.Struct(">i")
 
 
 class Connection:
-    def __init__(self, network: Network, socket: Socket, boot: int) -> None:
-        self.boot = boot
+    def __init__(self, network: Network, socket: Socket) -> None:
         self.broken = False
         self._network = network
         self._socket = socket
@@ -101,28 +98,27 @@ class Connection:
 class Client:
     """A connection to one broker, made anew when the last one broke."""
 
-    def __init__(self, network: Network, host: str, port: int, boot: Callable[[], int]) -> None:
+    def __init__(self, network: Network, host: str, port: int) -> None:
         self._network = network
         self._address = (host, port)
-        self._boot = boot
         self._connection: Connection | None = None
 
     async def connect(self) -> Connection:
-        """The connection, as soon as there is one."""
-        while self._connection is None or self._connection.broken:
+        """The connection; an OSError (TimeoutError included), after a pause, if there is none."""
+        if self._connection is None or self._connection.broken:
             try:
-                socket = await self._network.connect(*self._address)
+                socket = await asyncio.wait_for(self._network.connect(*self._address), REQUEST_TIMEOUT_S)
             except OSError:
                 await asyncio.sleep(RECONNECT_S)
-            else:
-                self._connection = Connection(self._network, socket, self._boot())
+                raise
+            self._connection = Connection(self._network, socket)
         return self._connection
 
-    async def request(self, message: Any, version: int, timeout_s: float = REQUEST_TIMEOUT_S) -> tuple[Any, int]:
-        """The response and the boot that gave it; an OSError (TimeoutError included) ends the connection."""
+    async def request(self, message: Any, version: int, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
+        """The response; an OSError (TimeoutError included) ends the connection."""
         connection = await self.connect()
         try:
-            return await asyncio.wait_for(connection.request(message, version), timeout_s), connection.boot
+            return await asyncio.wait_for(connection.request(message, version), timeout_s)
         except OSError:
             connection.close()
             raise

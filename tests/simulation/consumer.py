@@ -10,7 +10,8 @@ from typing import Any
 from barnabas.core.errors import ErrorCode
 from barnabas.records.reader import read_records
 from barnabas.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from tests.simulation.admin import EARLIEST, RETRY_S, check_retriable, list_offset
+from tests.simulation.admin import EARLIEST, list_offset
+from tests.simulation.brokers import RETRY_S, Brokers, check_retriable
 from tests.simulation.client import Client
 from tests.simulation.history import History, Polled, Record, TopicPartition
 
@@ -22,95 +23,126 @@ NO_SESSION = (0, -1)
 NEW_SESSION = (0, 0)
 
 
+class _Session:
+    """What a broker remembers of a consumer's questions, if it is asked to; begun anew when that is gone."""
+
+    def __init__(self, first: tuple[int, int]) -> None:
+        self._first = first
+        self.ids = first
+        self.asked: dict[TopicPartition, int] = {}  # in this session, or if there is none, in the last request
+
+    def questions(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """What is to be asked now, so that the answer tells of all these positions."""
+        if self.ids == NO_SESSION or not self.asked.keys() <= positions.keys():
+            self.forget()
+        changed = {p: offset for p, offset in positions.items() if self.asked.get(p) != offset}
+        self.asked.update(changed)
+        return changed
+
+    def answered(self, response: Any) -> None:
+        if response.error_code != ErrorCode.NONE or response.session_id == 0:
+            self.ids = self._first
+        else:
+            self.ids = (response.session_id, self.ids[1] + 1)
+
+    def forget(self) -> None:
+        self.ids = self._first
+        self.asked.clear()
+
+
 class Consumer:
     """Reads some partitions from the beginning on, and from there again when its place is gone.
 
-    In a fetch session it asks only for what has changed since it last asked; a session that is gone is begun anew.
+    Every broker is asked for what it leads. In a fetch session it is asked only for what has changed since it was last.
     """
 
     def __init__(
         self,
         name: str,
-        client: Client,
+        brokers: Brokers,
         partitions: Sequence[TopicPartition],
         topic_ids: dict[str, bytes],
         rng: random.Random,
         history: History,
     ) -> None:
         self.name = name
-        self._client = client
+        self._brokers = brokers
         self._topic_ids = topic_ids
         self._positions = dict.fromkeys(partitions, 0)
-        self._asked: dict[TopicPartition, int] = {}  # in this session
         self._rng = rng
         self._history = history
         self._version = rng.choice(VERSIONS)
         self._max_bytes = rng.choice((1, 5_000, 1_000_000))
         has_sessions = self._version >= FIRST_WITH_SESSIONS and rng.random() < 0.6
         self._first_session = NEW_SESSION if has_sessions else NO_SESSION
-        self._session = self._first_session
 
     async def run(self, should_stop: Callable[[], bool]) -> None:
+        await asyncio.gather(*(self._read_from(broker_id, should_stop) for broker_id in self._brokers.clients))
+
+    async def _read_from(self, broker_id: int, should_stop: Callable[[], bool]) -> None:
+        session = _Session(self._first_session)
         while not should_stop():
-            try:
-                response, boot = await self._client.request(self._request(), self._version)
-            except OSError:
-                self._forget_session()
-                continue
-            self._take_session(response)
-            for partition, data in _partitions_of(response, self._topic_ids, self._version):
-                if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    self._positions[partition] = await list_offset(self._client, partition, EARLIEST)
-                else:
-                    self._take(partition, data, boot)
+            if not self._brokers.are_known(self._positions):
+                await self._brokers.look()
+            positions = {p: self._positions[p] for p in self._brokers.led_by(broker_id, self._positions)}
+            if positions:
+                await self._poll(self._brokers.clients[broker_id], session, positions)
             await asyncio.sleep(self._rng.random() * 0.3)
 
-    def _request(self) -> FetchRequest:
-        changed = {p: offset for p, offset in self._positions.items() if self._asked.get(p) != offset}
-        if self._first_session == NEW_SESSION:
-            self._asked.update(changed)
-        max_wait_ms = self._rng.randint(0, MAX_WAIT_MS)
-        request = fetch_request(changed, self._topic_ids, self._max_bytes, max_wait_ms)
-        request.session_id, request.session_epoch = self._session
-        return request
-
-    def _take_session(self, response: Any) -> None:
+    async def _poll(self, leader: Client, session: _Session, positions: dict[TopicPartition, int]) -> None:
+        request = fetch_request(
+            session.questions(positions), self._topic_ids, self._max_bytes, self._rng.randint(0, MAX_WAIT_MS)
+        )
+        request.session_id, request.session_epoch = session.ids
+        asked = dict(session.asked)
+        lives = {partition: self._brokers.life_of(partition) for partition in asked}
+        try:
+            response = await leader.request(request, self._version)
+        except OSError:
+            session.forget()
+            for partition in asked:
+                self._brokers.forget(partition)
+            return
         check_retriable("Fetch", response.error_code)
-        if response.error_code != ErrorCode.NONE or response.session_id == 0:
-            self._forget_session()
-        else:
-            self._session = (response.session_id, self._session[1] + 1)
+        session.answered(response)
+        for partition, data in _partitions_of(response, self._topic_ids, self._version):
+            if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._positions[partition] = await list_offset(self._brokers, partition, EARLIEST)
+            elif data.error_code != ErrorCode.NONE:
+                check_retriable("Fetch", data.error_code)
+                self._brokers.forget(partition)
+            else:
+                self._take(partition, data, asked[partition], lives[partition])
 
-    def _forget_session(self) -> None:
-        self._session = self._first_session
-        self._asked.clear()
-
-    def _take(self, partition: TopicPartition, data: Any, boot: int) -> None:
-        check_retriable("Fetch", data.error_code)
-        if records := _records(data, self._positions[partition]):
-            self._history.record(Polled(self.name, boot, partition, self._positions[partition], tuple(records)))
-            self._positions[partition] = records[-1][0] + 1
+    def _take(self, partition: TopicPartition, data: Any, fetch_offset: int, life: int) -> None:
+        if records := _records(data, fetch_offset):
+            self._history.record(Polled(self.name, life, partition, fetch_offset, tuple(records)))
+            if self._positions[partition] == fetch_offset:  # else another leader was quicker
+                self._positions[partition] = records[-1][0] + 1
 
 
 Log = tuple[int, tuple[Record, ...]]
 """The log start offset, and the records from there on."""
 
 
-async def read_to_end(client: Client, partition: TopicPartition, topic_ids: dict[str, bytes]) -> Log:
+async def read_to_end(brokers: Brokers, partition: TopicPartition, topic_ids: dict[str, bytes]) -> Log:
     """The whole log of a partition, up to the high watermark that the last answer tells."""
-    log_start_offset = await list_offset(client, partition, EARLIEST)
+    log_start_offset = await list_offset(brokers, partition, EARLIEST)
     found: list[Record] = []
     while True:
         position = found[-1][0] + 1 if found else log_start_offset
         try:
-            response, _ = await client.request(fetch_request({partition: position}, topic_ids, 1_000_000, 0), 12)
+            leader = await brokers.leader(partition)
+            response = await leader.request(fetch_request({partition: position}, topic_ids, 1_000_000, 0), 12)
         except OSError:
+            brokers.forget(partition)
             continue
         ((_, data),) = _partitions_of(response, topic_ids, 12)
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention was quicker
-            return await read_to_end(client, partition, topic_ids)
+            return await read_to_end(brokers, partition, topic_ids)
         if data.error_code != ErrorCode.NONE:
             check_retriable("Fetch", data.error_code)
+            brokers.forget(partition)
             await asyncio.sleep(RETRY_S)
             continue
         found += _records(data, position)

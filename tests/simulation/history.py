@@ -1,6 +1,9 @@
 """What happened in a run: the events that the checker judges, and a digest of everything, down to single packets.
 
 Two runs of one seed must have the same digest; where they do not, something in them did not come from the seed.
+
+A partition has one *life* after the other: one ends where its broker, or its cluster, may lose what it has promised.
+For a broker that is alone that is a power cut, for a cluster the unclean election of a leader.
 """
 
 from __future__ import annotations
@@ -33,10 +36,10 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """A broker of the given boot told a producer at which offset its values are."""
+    """A broker told a producer, who had asked in the given life, at which offset its values are."""
 
     producer: str
-    boot: int
+    life: int
     partition: TopicPartition
     base_offset: int
     values: tuple[bytes, ...]
@@ -51,21 +54,21 @@ class ProducerIdGiven:
 
 @dataclass(frozen=True, slots=True)
 class SequenceForgotten:
-    """The broker did not know what an idempotent producer had sent before, as it may after a power cut."""
+    """The broker did not know what an idempotent producer had sent before, as it may in the partition's next life."""
 
     producer: str
-    boot: int
+    life: int
     partition: TopicPartition
-    since_boot: int
-    """The boot in which the producer began to count."""
+    since_life: int
+    """The life in which the producer began to count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """A broker of the given boot let a consumer read these records."""
+    """A broker let a consumer, who had asked in the given life, read these records."""
 
     consumer: str
-    boot: int
+    life: int
     partition: TopicPartition
     fetch_offset: int
     records: tuple[Record, ...]
@@ -105,9 +108,17 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class PowerCut:
-    """The machine's next boot begins."""
+    """The machine of a broker that is alone has lost power: the next life of all its partitions begins."""
 
-    boot: int
+    life: int
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanElection:
+    """A replica leads that may lack something: the partition's next life begins."""
+
+    partition: TopicPartition
+    life: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +128,15 @@ class FinalLog:
     partition: TopicPartition
     log_start_offset: int
     records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FinalReplica:
+    """What a broker has of a partition at the end of the run: its batches, by base offset."""
+
+    partition: TopicPartition
+    broker_id: int
+    batches: tuple[tuple[int, bytes], ...]
 
 
 Event = (
@@ -130,7 +150,9 @@ Event = (
     | Recovered
     | Fault
     | PowerCut
+    | UncleanElection
     | FinalLog
+    | FinalReplica
 )
 
 

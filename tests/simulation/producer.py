@@ -18,8 +18,8 @@ from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENC
 from barnabas.records.builder import BatchBuilder
 from barnabas.wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.messages.k22_init_producer_id import InitProducerIdRequest
-from tests.simulation.admin import RETRY_S, check_retriable
-from tests.simulation.client import REQUEST_TIMEOUT_S, Client
+from tests.simulation.brokers import RETRY_S, Brokers, check_retriable
+from tests.simulation.client import REQUEST_TIMEOUT_S
 from tests.simulation.history import Acknowledged, History, ProducerIdGiven, Sent, SequenceForgotten, TopicPartition
 
 MAX_IN_FLIGHT = 5
@@ -44,30 +44,31 @@ class Producer:
     def __init__(
         self,
         name: str,
-        client: Client,
+        brokers: Brokers,
         partition: TopicPartition,
         topic_id: bytes,
         idempotent: bool,
+        acks: int,
         rng: random.Random,
         clock: Clock,
         history: History,
     ) -> None:
         self.name = name
         self.idempotent = idempotent
-        self._client = client
+        self.acks = acks
+        self._brokers = brokers
         self._partition = partition
         self._topic_id = topic_id
         self._rng = rng
         self._clock = clock
         self._history = history
-        self._acks = rng.choice((1, -1))
         self._version = rng.choice(VERSIONS)
         self._max_value_bytes = rng.choice((20, 200, 2_000))
         self._count = 0
         self._producer_id = NO_PRODUCER_ID
         self._producer_epoch = NO_PRODUCER_EPOCH
         self._next_sequence = 0 if idempotent else NO_SEQUENCE
-        self._counting_since_boot = 0
+        self._counting_since_life = 0
         self._unacknowledged: deque[_Batch] = deque()
 
     async def run(self, should_stop: Callable[[], bool]) -> None:
@@ -84,15 +85,16 @@ class Producer:
             return
         while True:
             try:
-                response, boot = await self._client.request(InitProducerIdRequest(None), 4)
+                response = await self._brokers.request(InitProducerIdRequest(None), 4)
             except OSError:
                 continue
             if response.error_code == ErrorCode.NONE:
                 break
             check_retriable("InitProducerId", response.error_code)
+            self._brokers.turn()
             await asyncio.sleep(RETRY_S)
         self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
-        self._counting_since_boot = boot
+        self._counting_since_life = self._brokers.life_of(self._partition)
         self._history.record(ProducerIdGiven(self.name, self._producer_id, self._producer_epoch))
         self._next_sequence = 0
         renumbered = [_Batch(values, self._take_sequence(len(values))) for values, _ in self._unacknowledged]
@@ -117,25 +119,31 @@ class Producer:
         return name + self._rng.randbytes(self._rng.randint(0, self._max_value_bytes))
 
     async def _send(self) -> None:
-        """Send all that is unacknowledged, in order, and take the answers."""
-        connection = await self._client.connect()
-        answers = [connection.request(self._request(batch), self._version) for batch in self._unacknowledged]
+        """Send all that is unacknowledged, in order, to the leader, and take the answers."""
+        leader = await self._brokers.leader(self._partition)
+        life = self._brokers.life_of(self._partition)
         try:
+            connection = await leader.connect()
+            answers = [connection.request(self._request(batch), self._version) for batch in self._unacknowledged]
             for answer in answers:
-                self._take_answer(await asyncio.wait_for(answer, REQUEST_TIMEOUT_S), connection.boot)
+                self._take_answer(await asyncio.wait_for(answer, REQUEST_TIMEOUT_S), life)
         except _Refused as refused:
             # What follows in flight was refused for the same reason, or will be a duplicate.
-            connection.close()
+            leader.close()
+            self._brokers.forget(self._partition)
             if refused.code in _FORGOTTEN:
                 self._history.record(
-                    SequenceForgotten(self.name, connection.boot, self._partition, self._counting_since_boot)
+                    SequenceForgotten(
+                        self.name, self._brokers.life_of(self._partition), self._partition, self._counting_since_life
+                    )
                 )
                 await self._begin()
             else:
                 check_retriable("Produce", refused.code)
                 await asyncio.sleep(RETRY_S)
         except OSError:
-            connection.close()
+            leader.close()
+            self._brokers.forget(self._partition)
 
     def _request(self, batch: _Batch) -> ProduceRequest:
         builder = BatchBuilder(
@@ -144,11 +152,11 @@ class Producer:
         builder.extend(batch.values, timestamp_ms=self._clock.now_ms())
         data = PartitionProduceData(self._partition.partition, builder.build())
         topic = TopicProduceData(self._partition.topic, self._topic_id, [data])
-        return ProduceRequest(None, self._acks, 30_000, [topic])
+        return ProduceRequest(None, self.acks, 30_000, [topic])
 
-    def _take_answer(self, response: Any, boot: int) -> None:
+    def _take_answer(self, response: Any, life: int) -> None:
         result = response.responses[0].partition_responses[0]
         if result.error_code != ErrorCode.NONE:
             raise _Refused(ErrorCode(result.error_code))
         values = self._unacknowledged.popleft().values
-        self._history.record(Acknowledged(self.name, boot, self._partition, result.base_offset, values))
+        self._history.record(Acknowledged(self.name, life, self._partition, result.base_offset, values))

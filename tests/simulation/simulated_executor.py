@@ -22,7 +22,11 @@ class SimulatedExecutor:
     def __init__(self, loop: AbstractEventLoop, rng: random.Random, delay: float = 0.002) -> None:
         self._loop = loop
         self._rng = rng
-        self._delay = delay
+        self._usual_delay = self._delay = delay
+
+    def slow_down(self, factor: float) -> None:
+        """Let everything take so many times as long as usual."""
+        self._delay = self._usual_delay * factor
 
     def submit(self, function: Callable[..., T], *arguments: object) -> Future[T]:
         future: Future[T] = self._loop.create_future()

@@ -1,9 +1,10 @@
 """A network in memory, shaped like TCP: ordered bytes in bounded buffers, and everything else uncertain.
 
 Bytes are taken in part, travel in segments cut anywhere, and arrive after delays drawn from the seed. A connection may
-be reset, stalled, or lost without a word, so that one end waits for an answer that never comes. A killed process leaves
-its ends to the kernel, which closes or resets them; a machine without power says nothing, until it is up again and
-resets what still talks to it. Packets on their way belong to no process.
+be reset, stalled, or lost without a word, so that one end waits for an answer that never comes. Between two machines
+one way or both may be cut; what is sent meanwhile is sent again once the way is open, as TCP does. A killed process
+leaves its ends to the kernel, which closes or resets them; a machine without power says nothing, until it is up again
+and resets what still talks to it. Packets on their way belong to no process.
 """
 
 from __future__ import annotations
@@ -29,9 +30,16 @@ LATENCY_S = 0.001
 STALL_S = 0.3
 WAKE_UP_S = 0.000_05
 REBOOTED_S = 5.0
+KNOCK_S = 0.2  # until a connection that was not answered is tried again
 
 Watcher = Callable[[str, str, int], None]
 """Called with what happened, the name of the socket, and a number of bytes: to record it."""
+
+
+def host_of(context: Context) -> str:
+    """The machine that something runs on; the clients, which are no processes, share one without a name."""
+    process = process_of(context)
+    return "" if process is None else process.host
 
 
 class _Readiness:
@@ -76,6 +84,8 @@ class SimulatedSocket:
         self.writable = _Readiness(network, self._can_send)
         self._network = network
         self._process = process_of(context)
+        self.host = host_of(context)
+        self._held: list[tuple[Callable[..., None], tuple[object, ...]]] = []  # while the way to the peer is cut
         self._received = bytearray()
         self._capacity = network.rng.choice(BUFFER_BYTES)
         self._unread = 0  # bytes sent from here that the peer has not taken yet
@@ -140,8 +150,17 @@ class SimulatedSocket:
     def delay(self, seconds: float) -> None:
         self._arrival = max(self._arrival, self._network.loop.time()) + seconds
 
+    def send_held(self) -> None:
+        """The way to the peer is open again."""
+        held, self._held = self._held, []
+        for effect, arguments in held:
+            self._transmit(effect, *arguments)
+
     def _transmit(self, effect: Callable[..., None], *arguments: object) -> None:
         if self._is_lost:
+            return
+        if self._held or self._network.is_cut(self.host, self.peer.host):
+            self._held.append((effect, arguments))
             return
         loop = self._network.loop
         not_before = math.nextafter(self._arrival, math.inf)  # what is due at one moment may run in any order
@@ -248,9 +267,13 @@ class SimulatedNetwork:
         self.rng = rng
         self._watcher = watcher
         self._listeners: dict[tuple[str, int], SimulatedListener] = {}
+        self._hosts: dict[tuple[str, int], str] = {}  # of those who have ever listened
         self._free_ports = count(32_768)
         self._numbers = count(1)
         self._ends: dict[SimulatedSocket, None] = {}
+        self._silent: dict[SimulatedSocket, None] = {}  # closed at this end, but what was sent may still be held
+        self._cuts: set[tuple[str, str]] = set()
+        self._dark: set[str] = set()
 
     def listen(self, host: str, port: int, on_accept: Callable[[Socket, str], None]) -> SimulatedListener:
         check_alive()
@@ -258,11 +281,15 @@ class SimulatedNetwork:
         if (host, port) in self._listeners:
             raise OSError(errno.EADDRINUSE, f"{host}:{port} is in use")
         listener = self._listeners[host, port] = SimulatedListener(self, host, port, on_accept)
+        self._hosts[host, port] = host_of(copy_context())
         return listener
 
     async def connect(self, host: str, port: int) -> SimulatedSocket:
         check_alive()
+        here, there = host_of(copy_context()), self._hosts.get((host, port), "")
         await asyncio.sleep(self.draw_latency())
+        while self.is_cut(here, there) or self.is_cut(there, here):  # noqa: ASYNC110  # as TCP does
+            await asyncio.sleep(KNOCK_S)
         listener = self._listeners.get((host, port))
         if listener is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"{host}:{port} refused the connection")
@@ -307,7 +334,32 @@ class SimulatedNetwork:
         end.delay(seconds)
         end.peer.delay(seconds)
 
+    def cut(self, here: str, there: str) -> None:
+        """Let nothing more pass from one machine to another."""
+        self._cuts.add((here, there))
+
+    def mend(self, here: str, there: str) -> None:
+        self._cuts.discard((here, there))
+        self._send_held()
+
+    def darken(self, host: str) -> None:
+        """A machine has no power: nothing leaves it, and nothing that is sent to it arrives."""
+        self._dark.add(host)
+
+    def lighten(self, host: str) -> None:
+        self._dark.discard(host)
+        self._send_held()
+
+    def _send_held(self) -> None:
+        for end in (*self._ends, *self._silent):
+            if not self.is_cut(end.host, end.peer.host):
+                end.send_held()
+                self._silent.pop(end, None)
+
     # for its sockets and listeners
+
+    def is_cut(self, here: str, there: str) -> bool:
+        return (here, there) in self._cuts or here in self._dark or there in self._dark
 
     def watch(self, event: str, name: str, size: int) -> None:
         if self._watcher is not None:
@@ -319,6 +371,8 @@ class SimulatedNetwork:
 
     def forget(self, end: SimulatedSocket) -> None:
         self._ends.pop(end, None)
+        if self.is_cut(end.host, end.peer.host):
+            self._silent[end] = None
 
     def unlisten(self, listener: SimulatedListener) -> None:
         if self._listeners.get((listener.host, listener.port)) is listener:

@@ -50,11 +50,14 @@ def check_alive() -> None:
 
 
 class Process:
-    __slots__ = ("__weakref__", "_context", "_loop", "_resources", "_tasks", "alive", "name")
+    """`host` is the name of the machine that it runs on."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
+    __slots__ = ("__weakref__", "_context", "_loop", "_resources", "_tasks", "alive", "host", "name")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str, host: str = "") -> None:
         self._loop = loop
         self.name = name
+        self.host = host
         self.alive = True
         self._context = Context()
         self._context.run(_PROCESS.set, self)

@@ -26,12 +26,12 @@ def sent(partition: TopicPartition, *values: bytes) -> Sent:
     return Sent("p", partition, values)
 
 
-def acknowledged(partition: TopicPartition, base_offset: int, *values: bytes, boot: int = 0) -> Acknowledged:
-    return Acknowledged("p", boot, partition, base_offset, values)
+def acknowledged(partition: TopicPartition, base_offset: int, *values: bytes, life: int = 0) -> Acknowledged:
+    return Acknowledged("p", life, partition, base_offset, values)
 
 
-def polled(partition: TopicPartition, *records: Record, boot: int = 0) -> Polled:
-    return Polled("c", boot, partition, records[0][0], records)
+def polled(partition: TopicPartition, *records: Record, life: int = 0) -> Polled:
+    return Polled("c", life, partition, records[0][0], records)
 
 
 def final(partition: TopicPartition, *values: bytes, start: int = 0) -> FinalLog:
@@ -67,7 +67,7 @@ def test_a_record_that_was_read_may_not_vanish_either() -> None:
 def test_a_power_cut_may_take_what_was_not_synced() -> None:
     events = (sent(PLAIN, A), acknowledged(PLAIN, 0, A), PowerCut(1), final(PLAIN))
     assert not found(*events)
-    assert not found(sent(PLAIN, A), PowerCut(1), acknowledged(PLAIN, 0, A, boot=0), final(PLAIN))
+    assert not found(sent(PLAIN, A), PowerCut(1), acknowledged(PLAIN, 0, A, life=0), final(PLAIN))
 
 
 def test_a_power_cut_may_not_take_what_was_synced() -> None:
@@ -76,7 +76,7 @@ def test_a_power_cut_may_not_take_what_was_synced() -> None:
 
 
 def test_what_was_acknowledged_after_the_power_cut_counts() -> None:
-    assert found(sent(PLAIN, A), PowerCut(1), acknowledged(PLAIN, 0, A, boot=1), final(PLAIN)) == [
+    assert found(sent(PLAIN, A), PowerCut(1), acknowledged(PLAIN, 0, A, life=1), final(PLAIN)) == [
         "plain-0: lost: p:0 at 0"
     ]
 
@@ -84,8 +84,8 @@ def test_what_was_acknowledged_after_the_power_cut_counts() -> None:
 def test_an_offset_with_other_content_is_reused() -> None:
     reused = (sent(PLAIN, A, B), polled(PLAIN, (0, A)), polled(PLAIN, (0, B)))
     assert found(*reused) == ["plain-0: offset 0 reused: was p:0, polled by c: p:1"]
-    assert not found(sent(PLAIN, A, B), polled(PLAIN, (0, A)), PowerCut(1), polled(PLAIN, (0, B), boot=1))
-    assert found(sent(SYNCED, A, B), polled(SYNCED, (0, A)), PowerCut(1), polled(SYNCED, (0, B), boot=1))
+    assert not found(sent(PLAIN, A, B), polled(PLAIN, (0, A)), PowerCut(1), polled(PLAIN, (0, B), life=1))
+    assert found(sent(SYNCED, A, B), polled(SYNCED, (0, A)), PowerCut(1), polled(SYNCED, (0, B), life=1))
 
 
 def test_a_gap_is_found() -> None:

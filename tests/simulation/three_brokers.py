@@ -1,0 +1,388 @@
+"""Three brokers and their clients for some simulated seconds, with faults, all from one seed.
+
+    python -m tests.simulation.three_brokers SEED      runs a seed again and prints its history
+
+Brokers are killed between two steps or in the middle of a disk operation, lose their power, are stopped in good order,
+and come back; machines are cut off from each other, from the clients and from the metadata store, one way or both;
+connections are reset, stalled and lost; disks are slow. Meanwhile leaders are elected and replicas moved. In the end
+all comes back: every replica must be in sync again, and everything is read once more.
+
+With an even seed one machine at a time loses its power, and only while all replicas are in sync: no election of a
+leader may be unclean then, where two replicas must be in sync before a write is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
+
+from barnabas.cluster import image as images
+from barnabas.cluster import records as r
+from barnabas.cluster.partition_change import RECOVERING
+from barnabas.coordination.memory import MemoryMetadata
+from barnabas.coordination.store import Answer, Done
+from barnabas.records.batch import headers
+from tests.simulation.admin import Topic, Trimmer, create_topics, elect_preferred_leaders, reassign
+from tests.simulation.brokers import Brokers
+from tests.simulation.checker import anomalies
+from tests.simulation.consumer import Consumer, read_to_end
+from tests.simulation.history import Fault, FinalLog, FinalReplica, TopicPartition, UncleanElection
+from tests.simulation.machine import Machine
+from tests.simulation.producer import Producer
+from tests.simulation.virtual_loop import SimulationError
+from tests.simulation.world import Verdict, World, tell
+
+MAX_STEPS = 1_000_000
+BROKER_IDS = (1, 2, 3)
+CLIENTS = ""  # the host that they share
+OPERATIONS_TO_DEATH = 60
+HEALING_LIMIT_S = 60.0
+LOOK_S = 0.1
+
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "broker.heartbeat.interval.ms": "300",
+    "broker.session.timeout.ms": "1500",
+    "replica.lag.time.max.ms": "1500",
+    "replica.fetch.wait.max.ms": "500",
+    "replica.fetch.backoff.ms": "300",
+    "replica.socket.timeout.ms": "2000",
+    "log.flush.offset.checkpoint.interval.ms": "2000",
+    "log.retention.check.interval.ms": "1000",
+    "log.segment.delete.delay.ms": "500",
+}
+SAFE = Topic("safe", 2, (("min.insync.replicas", "2"),), 3)
+ROLLING = Topic("rolling", 1, (("min.insync.replicas", "2"), ("segment.ms", "1500")), 3)
+PAIR = Topic("pair", 1, (("min.insync.replicas", "2"),), 2)
+HASTY = Topic("hasty", 1, (("min.insync.replicas", "1"),), 3)
+SINGLE = Topic("single", 1)
+TOPICS = (SAFE, ROLLING, PAIR, HASTY, SINGLE)
+SAFE_TOPICS = frozenset({SAFE.name, ROLLING.name, PAIR.name})
+PARTITIONS = [TopicPartition(topic.name, index) for topic in TOPICS for index in range(topic.partitions)]
+
+
+class Run:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._rng = world.stream("faults")
+        self._metadata = WatchedMetadata(self._note_record)
+        self._machines = {
+            broker_id: Machine(world, self._metadata, broker_id, ("/disk/data",), SETTINGS) for broker_id in BROKER_IDS
+        }
+        self.is_careful = world.seed % 2 == 0
+        self._lives: dict[TopicPartition, int] = {}
+        self._topic_names: dict[bytes, str] = {}
+        self._repairs: list[asyncio.Task[None]] = []
+        self._broken: set[int] = set()  # machines that a repair is under way for
+        self._stopping = False
+        self.producers: list[Producer] = []
+
+    # the course of a run
+
+    async def main(self) -> None:
+        await asyncio.gather(*(machine.start() for machine in self._machines.values()))
+        admin = self._brokers()
+        ids = await create_topics(admin, TOPICS)
+        clients = [asyncio.ensure_future(client.run(lambda: self._stopping)) for client in self._make_clients(ids)]
+        for _ in range(self._rng.randint(3, 6)):
+            await asyncio.sleep(self._rng.random() * 1.5)
+            await self._inject(admin)
+        await asyncio.gather(*self._repairs)
+        await self._until_healed()
+        self._stopping = True
+        await asyncio.gather(*clients)
+        await self._end_of_all()
+        await self._until_healed(quiet=True)
+        for partition in PARTITIONS:
+            self._world.history.record(FinalLog(partition, *await read_to_end(admin, partition, ids)))
+        admin.close()
+        for machine in self._machines.values():
+            machine.kill()
+        self._compare_replicas()
+
+    async def _end_of_all(self) -> None:
+        """Sometimes all brokers go down together once more."""
+        fate = self._rng.choice(("nothing", "all killed", "all stopped"))
+        self._world.history.record(Fault(fate))
+        machines = self._machines.values()
+        if fate == "all killed":
+            for machine in machines:
+                machine.kill()
+        elif fate == "all stopped":
+            await asyncio.gather(*(machine.stop() for machine in machines))
+        if fate != "nothing":
+            await asyncio.gather(*(machine.start() for machine in machines))
+
+    def _make_clients(self, ids: dict[str, bytes]) -> Iterator[Producer | Consumer | Trimmer]:
+        world = self._world
+        rng = world.stream("clients")
+        for number in range(rng.randint(2, 4)):
+            idempotent = rng.random() < 0.7
+            partition = PARTITIONS[rng.randrange(len(PARTITIONS))]
+            name = f"{'i' if idempotent else 'p'}{number}"
+            producer = Producer(
+                name,
+                self._brokers(),
+                partition,
+                ids[partition.topic],
+                idempotent,
+                -1 if idempotent else rng.choice((1, -1)),
+                world.stream(name),
+                world.clock,
+                world.history,
+            )
+            self.producers.append(producer)
+            yield producer
+        yield Consumer("c0", self._brokers(), PARTITIONS, ids, world.stream("c0"), world.history)
+        yield Trimmer(self._brokers(), [TopicPartition(ROLLING.name, 0)], world.stream("trimmer"), world.history)
+
+    def _brokers(self) -> Brokers:
+        addresses = {machine.broker_id: machine.address for machine in self._machines.values()}
+        return Brokers(self._world.network, addresses, lambda partition: self._lives.get(partition, 0))
+
+    # faults
+
+    async def _inject(self, admin: Brokers) -> None:
+        """One fault, drawn by chance; what it needs to be repaired goes on by itself."""
+        kinds: list[tuple[int, Callable[[], Awaitable[None]]]] = [
+            (4, self._crash),
+            (3, self._lose_power),
+            (2, self._restart_in_good_order),
+            (4, self._cut_machines),
+            (2, self._cut_clients),
+            (2, self._cut_off_store),
+            (2, self._disturb_connections),
+            (1, self._slow_down_a_disk),
+            (1, self._lose_several),
+            (2, lambda: self._elect(admin)),
+            (3, lambda: self._move(admin)),
+        ]
+        ((_, inject),) = self._rng.choices(kinds, [weight for weight, _ in kinds])
+        await inject()
+
+    def _repair(self, repair: Awaitable[None]) -> None:
+        self._repairs.append(asyncio.ensure_future(repair))
+
+    def _pick(self) -> Machine | None:
+        """A machine that nothing is the matter with, if there is one."""
+        sound = [machine for machine in self._machines.values() if machine.broker_id not in self._broken]
+        return self._rng.choice(sound) if sound else None
+
+    async def _crash(self) -> None:
+        machine = self._pick()
+        if machine is not None:
+            self._broken.add(machine.broker_id)
+            self._repair(self._crash_and_restart(machine, in_operation=self._rng.random() < 0.6))
+
+    async def _crash_and_restart(self, machine: Machine, *, in_operation: bool, power_cut: bool = False) -> None:
+        if in_operation:
+            machine.plan_death(self._rng.randint(1, OPERATIONS_TO_DEATH))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(machine.died.wait(), 3)
+        machine.kill(power_cut)
+        if power_cut:
+            machine.lose_unsynced()
+        await self._restart(machine)
+
+    async def _restart(self, machine: Machine) -> None:
+        await asyncio.sleep(self._rng.random() * 3)
+        if self._rng.random() < 0.15:
+            machine.plan_death(self._rng.randint(1, OPERATIONS_TO_DEATH))
+        while not await machine.start():
+            machine.kill()
+        machine.plan_death(0)
+        self._broken.discard(machine.broker_id)
+
+    async def _lose_power(self) -> None:
+        if self.is_careful:
+            await asyncio.gather(*self._repairs)
+            await self._until_healed()
+        machine = self._pick()
+        if machine is None:
+            return
+        self._broken.add(machine.broker_id)
+        restart = self._crash_and_restart(machine, in_operation=self._rng.random() < 0.5, power_cut=True)
+        self._repair(restart)
+        if self.is_careful:
+            await asyncio.gather(*self._repairs)
+            await self._until_healed()
+
+    async def _lose_several(self) -> None:
+        """Two or three at once; without power, if the seed is not a careful one, and just killed else."""
+        power_cut = not self.is_careful and self._rng.random() < 0.5
+        for _ in range(self._rng.randint(2, 3)):
+            machine = self._pick()
+            if machine is not None:
+                self._broken.add(machine.broker_id)
+                self._repair(self._crash_and_restart(machine, in_operation=False, power_cut=power_cut))
+
+    async def _restart_in_good_order(self) -> None:
+        machine = self._pick()
+        if machine is not None:
+            self._broken.add(machine.broker_id)
+            self._repair(self._stop_and_restart(machine))
+
+    async def _stop_and_restart(self, machine: Machine) -> None:
+        await machine.stop()
+        self._world.history.record(Fault("stopped in good order", machine.host))
+        await self._restart(machine)
+
+    async def _cut_machines(self) -> None:
+        """One machine is cut off from one other or from both, one way or both ways."""
+        one, *others = self._rng.sample([machine.host for machine in self._machines.values()], 3)
+        self._cut([(one, other) for other in others[: self._rng.randint(1, 2)]])
+
+    async def _cut_clients(self) -> None:
+        machine = self._rng.choice(list(self._machines.values()))
+        self._cut([(machine.host, CLIENTS)])
+
+    def _cut(self, pairs: list[tuple[str, str]]) -> None:
+        there, back = [(a, b) for a, b in pairs], [(b, a) for a, b in pairs]
+        ways = self._rng.choice((there, back, there + back, there + back))
+        self._repair(self._cut_for_a_while(ways))
+
+    async def _cut_for_a_while(self, ways: list[tuple[str, str]]) -> None:
+        network = self._world.network
+        for way in ways:
+            self._world.history.record(Fault("cut", " to ".join(way)))
+            network.cut(*way)
+        await asyncio.sleep(self._rng.random() * 5)
+        for way in ways:
+            self._world.history.record(Fault("mended", " to ".join(way)))
+            network.mend(*way)
+
+    async def _cut_off_store(self) -> None:
+        """More often than others, the controller."""
+        holder = self._metadata.claim.holder
+        chosen = holder if holder is not None and self._rng.random() < 0.6 else self._rng.choice(BROKER_IDS)
+        self._repair(self._cut_off_store_for_a_while(self._machines[chosen]))
+
+    async def _cut_off_store_for_a_while(self, machine: Machine) -> None:
+        self._world.history.record(Fault("cut off from the store", machine.host))
+        machine.cut_off_store()
+        await asyncio.sleep(self._rng.random() * 4)
+        machine.mend_store()
+        self._world.history.record(Fault("has the store again", machine.host))
+
+    async def _disturb_connections(self) -> None:
+        for _ in range(self._rng.randint(1, 5)):
+            self._world.disturb_a_connection(self._rng)
+
+    async def _slow_down_a_disk(self) -> None:
+        machine = self._rng.choice(list(self._machines.values()))
+        self._world.history.record(Fault("slow disk", machine.host))
+        self._repair(self._slow_down_for_a_while(machine))
+
+    async def _slow_down_for_a_while(self, machine: Machine) -> None:
+        machine.executor.slow_down(self._rng.choice((20, 200)))
+        await asyncio.sleep(self._rng.random() * 4)
+        machine.executor.slow_down(1)
+
+    async def _elect(self, admin: Brokers) -> None:
+        self._repair(elect_preferred_leaders(admin))
+
+    async def _move(self, admin: Brokers) -> None:
+        """Other replicas, or the same in another order, as many as there are."""
+        topic = self._rng.choice((PAIR, SINGLE, SAFE))
+        replicas = self._rng.sample(BROKER_IDS, topic.replicas)
+        self._world.history.record(Fault("reassignment", f"{topic.name}-0 to {replicas}"))
+        self._repair(reassign(admin, TopicPartition(topic.name, 0), replicas))
+
+    # the metadata
+
+    def _note_record(self, record: r.Record) -> None:
+        """See everything that is in the list, in its order."""
+        match record:
+            case r.TopicRecord():
+                self._topic_names[record.topic_id] = record.name
+            case r.PartitionChangeRecord(leader_recovery_state=state) if state == RECOVERING:
+                partition = TopicPartition(self._topic_names[record.topic_id], record.partition_id)
+                self._lives[partition] = self._lives.get(partition, 0) + 1
+                self._world.history.record(UncleanElection(partition, self._lives[partition]))
+
+    async def _until_healed(self, *, quiet: bool = False) -> None:
+        """Every broker is alive and knows it, and every replica is in sync; with `quiet`, they all end alike."""
+        deadline = self._world.loop.time() + HEALING_LIMIT_S
+        while problem := self._ailment(quiet):
+            if self._world.loop.time() > deadline:
+                raise SimulationError(f"not healed after {HEALING_LIMIT_S} s: {problem}")
+            await asyncio.sleep(LOOK_S)
+
+    def _ailment(self, quiet: bool) -> str:
+        for machine in self._machines.values():
+            broker = machine.broker
+            if broker is None:
+                return f"{machine.host} does not serve"
+            image = broker.metadata.image
+            if image.index != self._metadata.next_index:
+                return f"{machine.host} is at {image.index} of {self._metadata.next_index} records"
+            fenced = [other.id for other in image.brokers.values() if other.fenced]
+            if fenced:
+                return f"brokers {fenced} are fenced"
+            for partition, registration in _partitions(image):
+                if len(registration.isr) < len(registration.replicas) or registration.adding_replicas:
+                    return f"{partition} is {registration}"
+                if quiet and machine.broker_id in registration.replicas:
+                    log = broker.replicas.get(*partition).log
+                    leader = self._machines[registration.leader].broker
+                    if leader is None or leader.replicas.get(*partition).log.log_end_offset != log.log_end_offset:
+                        return f"{partition} of {machine.host} ends at {log.log_end_offset}"
+        return ""
+
+    # what is on the disks
+
+    def _compare_replicas(self) -> None:
+        for partition in PARTITIONS:
+            for machine in self._machines.values():
+                segments = machine.segments(partition)
+                if segments is not None:
+                    found = tuple(
+                        (header.base_offset, segment[position : position + header.size])
+                        for segment in segments.values()
+                        for position, header in headers(memoryview(segment))
+                    )
+                    self._world.history.record(FinalReplica(partition, machine.broker_id, found))
+
+
+def _partitions(image: images.Image) -> Iterator[tuple[TopicPartition, images.Partition]]:
+    for topic in image.topics.values():
+        for index, registration in enumerate(topic.partitions):
+            yield TopicPartition(topic.name, index), registration
+
+
+class WatchedMetadata(MemoryMetadata):
+    """The store itself, and somebody who sees every record at the moment at which it counts."""
+
+    def __init__(self, watcher: Callable[[r.Record], None]) -> None:
+        super().__init__()
+        self._watcher = watcher
+
+    def append(self, epoch: int, index: int, append_id: bytes, records: tuple[bytes, ...]) -> Answer:
+        answer = super().append(epoch, index, append_id, records)
+        if isinstance(answer, Done):
+            for record in records:
+                self._watcher(r.decode(record))
+        return answer
+
+
+def run(seed: int) -> Verdict:
+    world = World(seed, MAX_STEPS)
+    simulation = Run(world)
+    problems = world.run(simulation.main())
+    idempotent = {producer.name for producer in simulation.producers if producer.idempotent}
+    hasty = {producer.name for producer in simulation.producers if producer.acks == 1}
+    safe = SAFE_TOPICS if simulation.is_careful else frozenset[str]()
+    return world.history, problems + anomalies(
+        world.history.events, idempotent_producers=idempotent, safe_topics=safe, hasty_producers=hasty
+    )
+
+
+def judge(seed: int) -> tuple[str, list[str]]:
+    """The digest of a seed's history, and what is wrong with it."""
+    history, problems = run(seed)
+    return history.digest, problems
+
+
+if __name__ == "__main__":
+    tell(run)

@@ -1,0 +1,106 @@
+"""What all in one run share: loop, network, clock, chance, and the history that is judged."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+import sys
+import traceback
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from barnabas.core.logs import ROOT, TextFormatter
+from barnabas.core.seams import Clock
+from tests.simulation.history import Fault, History
+from tests.simulation.simulated_network import SimulatedNetwork
+from tests.simulation.virtual_loop import VirtualClock, VirtualLoop
+
+SIMULATED = "simulated failure"
+TIME_LIMIT_S = 600.0
+
+Verdict = tuple[History, list[str]]
+"""What happened, and what is wrong with it."""
+
+
+class World:
+    """With an odd seed the loop runs what is ready in an order drawn from it."""
+
+    def __init__(self, seed: int, max_steps: int) -> None:
+        self.seed = seed
+        self.loop = VirtualLoop(shuffle=self.stream("order") if seed % 2 else None, max_steps=max_steps)
+        self.history = History(self.loop.time)
+        self.clock = VirtualClock(self.loop)
+        self.network = SimulatedNetwork(self.loop, self.stream("network"), lambda *event: self.history.trace(*event))
+
+    def stream(self, name: str) -> random.Random:
+        """Chance of its own for every part, so that one part's draws do not move another's."""
+        return random.Random(f"{self.seed}/{name}")
+
+    def disturb_a_connection(self, rng: random.Random) -> None:
+        """Reset, stall or lose one of those that are open."""
+        ends = self.network.connections()
+        if not ends:
+            return
+        end = rng.choice(ends)
+        kind = rng.choice(("reset", "stall", "lose"))
+        self.history.record(Fault(kind, end.name))
+        if kind == "reset":
+            self.network.reset(end)
+        elif kind == "stall":
+            self.network.stall(end, rng.random() * 10)
+        else:
+            self.network.lose(end)
+
+    def run(self, main: Coroutine[Any, Any, None]) -> list[str]:
+        """Run to the end; what went wrong, and the errors that a broker has logged for other reasons than a fault."""
+        problems = []
+        errors = _ErrorLog(self.clock)
+        logger = logging.getLogger(ROOT)
+        logger.addHandler(errors)
+        try:
+            with _without_collector():
+                self.loop.run_until_complete(asyncio.wait_for(main, TIME_LIMIT_S))
+                self.loop.close()
+        except Exception as error:  # whatever it is, it belongs to the seed's verdict
+            problems.append("".join(traceback.format_exception(error)))
+        finally:
+            logger.removeHandler(errors)
+        return problems + errors.lines
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Garbage with finalizers must not be found at a moment that the seed does not choose."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+class _ErrorLog(logging.Handler):
+    """Errors that the broker logged: it handled them, but of the faults here only a broken disk should be one."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(logging.ERROR)
+        self.setFormatter(TextFormatter(clock, colour=False))
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = self.format(record)
+        if not any(cause in line for cause in (SIMULATED, "a log directory is offline")):
+            self.lines.append(line)
+
+
+def tell(run: Callable[[int], Verdict]) -> None:
+    """The main program of a simulation: run the seed that the command line names, and print its history."""
+    history, problems = run(int(sys.argv[1]))
+    print(history)
+    print(*problems, sep="\n")
+    print(f"digest {history.digest}")
+    sys.exit(bool(problems))
