@@ -5,13 +5,13 @@ A fault that leaves two brokers must leave the producers going on before it is m
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
 from tests.cluster.faults_traffic import Traffic
 from tests.cluster.three_brokers import NUMBERS, Cluster, in_sync, leaders, living_brokers, seconds_until
-from tests.peers import eventually
 
 FENCED_WITHIN_S = 20.0
 IN_SYNC_WITHIN_S = 30.0
@@ -33,12 +33,15 @@ class Scene:
 
     def until_all_are_in_sync(self) -> None:
         """As every broker knows it."""
-        for number in NUMBERS:
-            eventually(lambda at=number: self._are_in_sync(at), True, IN_SYNC_WITHIN_S)  # type: ignore[misc]
+        deadline = time.monotonic() + IN_SYNC_WITHIN_S
+        while told := self._not_in_sync():
+            assert time.monotonic() < deadline, f"in-sync replicas as the brokers know them: {told}"
+            time.sleep(0.02)
 
-    def _are_in_sync(self, as_told_by: int) -> bool:
-        told = in_sync(self.cluster.address(as_told_by), self.topic)
-        return all(members == set(NUMBERS) for members in told.values())
+    def _not_in_sync(self) -> dict[int, dict[int, set[int]]]:
+        told = {number: in_sync(self.cluster.address(number), self.topic) for number in NUMBERS}
+        every = set(NUMBERS)
+        return told if any(members != every for known in told.values() for members in known.values()) else {}
 
 
 Fault = Callable[[Scene], None]

@@ -109,7 +109,7 @@ class ZooKeeperStore:
         self._unarmed = set(self._watched)
         self._changed = asyncio.Event()
         self._won_epoch = -1
-        self._seen_epoch = -1
+        self._seen_epoch: int | None = None  # unknown while its watch is not armed
         self._tail: _Tail | None = None
         self._starts: list[int] = []  # of batches, as last listed
 
@@ -331,6 +331,8 @@ class ZooKeeperStore:
         await self._changed.wait()
         self._changed.clear()
         unarmed, self._unarmed = self._unarmed, set()
+        if self._epoch_path in unarmed:
+            self._seen_epoch = None
         try:
             if unarmed == self._watched:  # the session may be a new one
                 await self._session.ask(be_present(self._presence_path, self._presence))

@@ -16,6 +16,7 @@ from kazoo.client import KazooClient
 
 from barnabas.coordination.store import Batch, Claim, Done, Refusal, Refused, StoreUnavailable, Trimmed, Unknown
 from barnabas.coordination.zookeeper import ZooKeeperStore
+from barnabas.coordination.zookeeper_requests import Request
 from tests.peers import eventually
 from tests.unit.coordination.zookeeper_holder import claim_holder
 from tests.unit.coordination.zookeeper_proxy import Proxy, Road
@@ -472,5 +473,46 @@ def test_the_winner_is_not_woken_by_its_own_appends_but_by_its_successor(zookeep
             with plain_client(zookeeper_path) as plain:
                 plain.set(f"{root(zookeeper_path)}/epoch", b"won by another")
             await watching
+
+    run(body)
+
+
+@pytest.mark.parametrize("has_won_before", [False, True])
+def test_what_others_append_while_the_watches_are_armed_wakes_the_next_watch(
+    zookeeper_path: str, monkeypatch: pytest.MonkeyPatch, has_won_before: bool
+) -> None:
+    async def body() -> None:
+        async with opened(zookeeper_path, 1) as follower, opened(zookeeper_path, 2) as writer:
+            if has_won_before:
+                await win(follower)
+                await follower.watch()
+                with plain_client(zookeeper_path) as plain:
+                    plain.delete(f"{root(zookeeper_path)}/controller")
+            epoch = await win(writer)
+            end = 0
+            ask = follower._session.ask
+
+            async def overtaken(*requests: Request) -> list[object]:
+                """The answers are there, but the next change is noticed before whoever asked goes on."""
+                nonlocal end
+                answers = await ask(*requests)
+                end = (await append(writer, epoch, end)).next_index
+                await asyncio.sleep(0.1)
+                return answers
+
+            with monkeypatch.context() as patched:
+                patched.setattr(follower._session, "ask", overtaken)
+                await follower.watch()
+            assert end > 0
+            await follower.watch()
+            watching = asyncio.create_task(follower.watch())
+            await asyncio.sleep(0.1)
+            await append(writer, epoch, end)
+            await watching
+
+    async def append(store: ZooKeeperStore, epoch: int, index: int) -> Done:
+        answer = await store.append(epoch, index, b"id", [b"record"])
+        assert isinstance(answer, Done)
+        return answer
 
     run(body)
