@@ -31,7 +31,9 @@ from barnabas.cluster import image as images
 from barnabas.cluster.events import CreatedTopic, CreateTopics, NewTopic
 from barnabas.cluster.metadata_log import MetadataLog
 from barnabas.cluster.replicas import Replicas
+from barnabas.cluster.throttle import Throttle
 from barnabas.core import ids, logs
+from barnabas.core.broker_keys import RACK_AWARE_SELECTOR
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.listeners import Endpoint, advertise
 from barnabas.core.topic_keys import resolve_topic
@@ -80,6 +82,8 @@ class Broker:
         self.clock = clock
         self.executor = executor
         self.fetch_max_bytes: int = config["fetch.max.bytes"]
+        self.reads_by_rack = config["replica.selector.class"] == RACK_AWARE_SELECTOR
+        self.leader_throttle = Throttle(lambda: config["leader.replication.throttled.rate"])
         self.inter_broker_listener = config.inter_broker_listener
         self.cluster_id = ""
         self.broker_epoch = -1

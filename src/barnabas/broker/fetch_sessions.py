@@ -1,9 +1,9 @@
-"""Incremental fetch sessions (KIP-227): what a consumer asked for is remembered, and only changes travel.
+"""Incremental fetch sessions (KIP-227): what a consumer or a replica asked for is remembered, and only changes travel.
 
 A session is opened by a full fetch with epoch 0, and each later fetch of it carries the next epoch; epoch -1 ends it,
 or does without one. An incremental response leaves out partitions about which there is nothing new. When the cache is
 full, a session that nobody used for two minutes makes room, and otherwise the client is told (session id 0) to go on
-without.
+without. For a replica any consumer makes room, and for a consumer no replica does.
 
 Pure: owned by the broker's loop, time and randomness are arguments.
 """
@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import TYPE_CHECKING
 
+from barnabas.broker.copied_partitions import CopiedPartitions
 from barnabas.core.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Wanted:
             or data.high_watermark != self.high_watermark
             or data.log_start_offset != self.log_start_offset
             or data.diverging_epoch.end_offset >= 0
+            or data.preferred_read_replica >= 0
         )
         # An error is forgotten, so that the first success after it is told even if nothing else changed.
         self.high_watermark = -1 if data.error_code else data.high_watermark
@@ -59,14 +61,15 @@ class Wanted:
 
 
 class FetchSession:
-    """What one consumer wants, in the order in which it will be served next."""
+    """What one consumer or replica wants, in the order in which it will be served next."""
 
-    __slots__ = ("by_topic_id", "epoch", "id", "is_incremental", "last_used_ms", "wanted")
+    __slots__ = ("by_topic_id", "copied", "epoch", "id", "is_incremental", "last_used_ms", "wanted")
 
-    def __init__(self, session_id: int, by_topic_id: bool) -> None:
+    def __init__(self, session_id: int, by_topic_id: bool, copied: CopiedPartitions | None = None) -> None:
         self.id = session_id
         self.epoch = _INITIAL_EPOCH
         self.by_topic_id = by_topic_id
+        self.copied = copied
         self.is_incremental = False
         self.last_used_ms = 0
         self.wanted: dict[tuple[str | bytes, int], Wanted] = {}
@@ -75,15 +78,25 @@ class FetchSession:
         for forgotten in request.forgotten_topics_data:
             topic = forgotten.topic_id if self.by_topic_id else forgotten.topic
             for index in forgotten.partitions:
-                self.wanted.pop((topic, index), None)
+                wanted = self.wanted.pop((topic, index), None)
+                if wanted is not None and self.copied is not None:
+                    self.copied.forget(wanted)
         for asked in request.topics:
             topic = asked.topic_id if self.by_topic_id else asked.topic
             for partition in asked.partitions:
-                known = self.wanted.get((topic, partition.partition))
-                if known is None:
-                    self.wanted[topic, partition.partition] = Wanted(asked.topic, asked.topic_id, partition)
+                wanted = self.wanted.get((topic, partition.partition))
+                if wanted is None:
+                    wanted = Wanted(asked.topic, asked.topic_id, partition)
+                    self.wanted[topic, partition.partition] = wanted
                 else:
-                    known.partition = partition
+                    wanted.partition = partition
+                if self.copied is not None:
+                    self.copied.ask(wanted)
+
+    def close(self) -> None:
+        """Nobody asks again."""
+        if self.copied is not None:
+            self.copied.close()
 
     def select(self, results: Iterable[tuple[Wanted, PartitionData]]) -> list[tuple[Wanted, PartitionData]]:
         """What of the results to send. Partitions that had data go to the end of the queue, so that none starves."""
@@ -91,7 +104,7 @@ class FetchSession:
         for wanted, data in results:
             if wanted.is_news(data) or not self.is_incremental:
                 selected.append((wanted, data))
-            if data.records is not None and len(data.records):
+            if self.copied is None and data.records is not None and len(data.records):
                 key = (wanted.topic_id if self.by_topic_id else wanted.topic, data.partition_index)
                 if self.wanted.pop(key, None) is not None:
                     self.wanted[key] = wanted
@@ -109,33 +122,45 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, request: FetchRequest, by_topic_id: bool, now_ms: int) -> FetchSession:
-        """The session that a request belongs to, brought up to date with what it says."""
+    def begin(
+        self, request: FetchRequest, by_topic_id: bool, now_ms: int, copied: CopiedPartitions | None = None
+    ) -> FetchSession:
+        """The session that a request belongs to, brought up to date with what it says.
+
+        `copied` is a new one, for a request that comes from a replica and may have to begin a session.
+        """
         if request.session_epoch in (_INITIAL_EPOCH, _FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
-            session = FetchSession(NO_SESSION, by_topic_id)
+            self._close(request.session_id)
+            session = FetchSession(NO_SESSION, by_topic_id, copied)
             if request.session_epoch == _INITIAL_EPOCH:
                 self._open(session, now_ms)
         else:
-            session = self._continue(request, by_topic_id, now_ms)
+            session = self._continue(request, by_topic_id, now_ms, copied)
         session.ask(request)
         return session
 
+    def _close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
     def _open(self, session: FetchSession, now_ms: int) -> None:
         if len(self._sessions) >= self._slots:
-            oldest = next(iter(self._sessions.values()), None)
-            if oldest is None or now_ms - oldest.last_used_ms < _EVICTABLE_AFTER_MS:
+            oldest = next((each for each in self._sessions.values() if each.copied is None), None)
+            if oldest is None or (session.copied is None and now_ms - oldest.last_used_ms < _EVICTABLE_AFTER_MS):
                 return
-            del self._sessions[oldest.id]
+            self._close(oldest.id)
         while session.id == NO_SESSION or session.id in self._sessions:
             session.id = self._random.randrange(1, 2**31)
         session.epoch = _INITIAL_EPOCH + 1
         session.last_used_ms = now_ms
         self._sessions[session.id] = session
 
-    def _continue(self, request: FetchRequest, by_topic_id: bool, now_ms: int) -> FetchSession:
+    def _continue(
+        self, request: FetchRequest, by_topic_id: bool, now_ms: int, copied: CopiedPartitions | None
+    ) -> FetchSession:
         session = self._sessions.get(request.session_id)
-        if session is None:
+        if session is None or not _same_reader(session.copied, copied):
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
@@ -146,3 +171,17 @@ class FetchSessions:
         session.last_used_ms = now_ms
         self._sessions[session.id] = self._sessions.pop(session.id)  # now the most recently used
         return session
+
+    def drop_replica(self, replica_id: int, broker_epoch: int) -> None:
+        """A broker has registered again: what it asked for under an earlier epoch is nobody's."""
+        for session in list(self._sessions.values()):
+            copied = session.copied
+            if copied is not None and copied.replica_id == replica_id and copied.broker_epoch != broker_epoch:
+                self._close(session.id)
+
+
+def _same_reader(known: CopiedPartitions | None, asking: CopiedPartitions | None) -> bool:
+    """A replica's session is for that replica under its present broker epoch, and a consumer's for no replica."""
+    if known is None or asking is None:
+        return known is asking
+    return (known.replica_id, known.broker_epoch) == (asking.replica_id, asking.broker_epoch)

@@ -5,6 +5,7 @@ work that runs in threads reports when it is back on the loop. What the server c
 
     metrics.latencies(api_key, version).observe(seconds)     a response, or the end of a request without one
     metrics.error(api_key, error_code)                       an error of a response, or of one partition or topic inside
+    metrics.fetched_bytes["consumer", "leader"] += size      records in a response, by reader and by role
     metrics.client_mistakes += 1                             a frame or request that could not be understood
     metrics.unhandled_errors += 1                            a request that failed for a reason of our own
     metrics.fsync(seconds)                                   one flush of a file to disk
@@ -53,6 +54,7 @@ class Metrics:
         "client_mistakes",
         "dropped_bytes",
         "errors",
+        "fetched_bytes",
         "fsyncs",
         "loop_lag",
         "recoveries",
@@ -64,6 +66,11 @@ class Metrics:
     def __init__(self) -> None:
         self.requests: dict[tuple[int, int], Histogram] = {}  # (API key, version) -> latencies
         self.errors: dict[tuple[int, int], int] = {}  # (API key, error code) -> count
+        self.fetched_bytes: dict[tuple[str, str], int] = {  # (who reads, what this broker is to the partition) -> bytes
+            ("consumer", "leader"): 0,
+            ("consumer", "follower"): 0,
+            ("replica", "leader"): 0,
+        }
         self.client_mistakes = 0
         self.unhandled_errors = 0
         self.fsyncs = Histogram()

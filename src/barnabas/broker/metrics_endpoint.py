@@ -29,6 +29,7 @@ class Scrape(NamedTuple):
 
     requests: dict[tuple[int, int], tuple[list[int], float]]
     errors: dict[tuple[int, int], int]
+    fetched_bytes: dict[tuple[str, str], int]
     durations: dict[str, tuple[list[int], float]]
     counters: dict[str, int]
     closed: dict[str, int]
@@ -73,6 +74,7 @@ def take(
     return Scrape(
         {kind: _copy(histogram) for kind, histogram in metrics.requests.items()},
         dict(metrics.errors),
+        dict(metrics.fetched_bytes),
         {
             "barnabas_fsync_seconds": _copy(metrics.fsyncs),
             "barnabas_recovery_seconds": _copy(metrics.recoveries),
@@ -136,6 +138,15 @@ def _families(scrape: Scrape, build: Mapping[str, str]) -> Iterator[Metric]:
     for (key, code), count in sorted(scrape.errors.items()):
         errors.add_metric((api(key).name, ErrorCode(code).name), count)
     yield errors
+
+    fetched = CounterMetricFamily(
+        "barnabas_fetched_bytes",
+        "Bytes of records in fetch responses, by who reads and by what this broker is to the partition.",
+        labels=("reader", "role"),
+    )
+    for labels, size in sorted(scrape.fetched_bytes.items()):
+        fetched.add_metric(labels, size)
+    yield fetched
 
     sent = CounterMetricFamily(
         "barnabas_sent_bytes", "Bytes sent: straight from the page cache, or through the process.", labels=("by",)

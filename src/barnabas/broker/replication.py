@@ -9,6 +9,7 @@ from barnabas.cluster.events import AlteredPartition, AlterPartition, Failure
 from barnabas.cluster.isr import Lag, Members
 from barnabas.cluster.replica_fetcher import FetchSettings, Surroundings
 from barnabas.cluster.replica_fetchers import ReplicaFetchers
+from barnabas.cluster.throttle import Throttle
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
@@ -30,6 +31,8 @@ class Replication:
                 self._address_of,
                 broker.manager.flush,
                 broker.replicas.disk_failed,
+                Throttle(lambda: config["follower.replication.throttled.rate"]),
+                broker.clock,
             ),
             FetchSettings(
                 config["replica.fetch.wait.max.ms"],

@@ -56,14 +56,9 @@ class DelayedFetch:
 
     For who reads committed records alone, bytes arrive when the last stable offset has passed them: what comes while a
     transaction is open counts with its end, or every batch in between would wake a reader that cannot see it.
-
-    A replica is woken by what is appended, however far the watermark is, and by a watermark that has moved, so that it
-    learns of it soon.
     """
 
-    __slots__ = (
-        "_done", "_for_replica", "_held_back_bytes", "_missing_bytes", "_partitions", "_stable_offsets", "_timer"
-    )  # fmt: skip
+    __slots__ = ("_done", "_held_back_bytes", "_missing_bytes", "_partitions", "_stable_offsets", "_timer")
 
     def __init__(
         self,
@@ -74,7 +69,6 @@ class DelayedFetch:
         done: Callable[[], None],
         *,
         read_committed: bool = False,
-        for_replica: bool = False,
     ) -> None:
         self._stable_offsets: dict[Partition, int] | None = None
         self._held_back_bytes: dict[Partition, int] = {}
@@ -86,10 +80,9 @@ class DelayedFetch:
         self._missing_bytes = missing_bytes
         self._partitions = partitions
         self._done = done
-        self._for_replica = for_replica
         self._timer = call_later(timeout_seconds, self.complete)
         for partition in partitions:
-            partition.watch(self, tail=for_replica)
+            partition.watch(self)
 
     def data_arrived(self, partition: Partition, size_bytes: int) -> None:
         if self._stable_offsets is not None and size_bytes:
@@ -100,7 +93,7 @@ class DelayedFetch:
                 return
             self._stable_offsets[partition] = stable_offset
         self._missing_bytes -= size_bytes
-        if self._missing_bytes <= 0 or self._for_replica or not size_bytes:
+        if self._missing_bytes <= 0 or not size_bytes:
             self.complete()
 
     def complete(self) -> None:

@@ -39,7 +39,7 @@ Members = tuple[tuple[int, int], ...]
 class Lag(NamedTuple):
     """How far behind a member may be. `messages` 0: as far as it likes, as long as it catches up in time."""
 
-    time_ms: int = 30_000
+    time_ms: int = 10_000
     messages: int = 0
 
 
@@ -69,6 +69,11 @@ class FollowerState:
         self.log_start_offset = log_start_offset
         self._leader_end = leader_end
         self._fetched_ms = now_ms
+
+    def was_caught_up(self, at_ms: int) -> None:
+        """It fetched at this time, and had everything until now."""
+        self.caught_up_ms = max(self.caught_up_ms, at_ms)
+        self._fetched_ms = max(self._fetched_ms, at_ms)
 
     def lags(self, leader_end: int, now_ms: int, limit: Lag) -> bool:
         if self.log_end_offset == leader_end:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from barnabas.cluster import throttle
 from barnabas.cluster.isr import DEFAULT_LAG, InSync, Lag, Members, Proposal
 from barnabas.cluster.waiters import DataWatcher, OffsetWaiters
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -46,8 +47,8 @@ class Partition:
 
     __slots__ = (
         "_acknowledged", "_alter_isr", "_committed", "_deleted", "_flush_target", "_flushed", "_lag", "_start_flush",
-        "_tail_watchers", "_watchers", "acknowledgeable_offset", "broker_id", "in_sync", "isr", "leader",
-        "leader_epoch", "log", "min_insync_replicas", "partition_epoch", "replicas",
+        "_tail_watchers", "_watchers", "acknowledgeable_offset", "broker_id", "in_sync", "is_throttled", "isr",
+        "leader", "leader_epoch", "log", "min_insync_replicas", "partition_epoch", "replicas", "throttles_followers",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +80,9 @@ class Partition:
         self._deleted = OffsetWaiters()
         self._watchers: dict[DataWatcher, None] = {}
         self._tail_watchers: dict[DataWatcher, None] = {}
+        self.throttles_followers = False
+        self.is_throttled = False
+        self._set_throttles()
 
     # roles
 
@@ -108,6 +112,7 @@ class Partition:
             elif is_decided:
                 self.in_sync.decided(self.replicas, self.isr, now_ms)
             self._isr_changed()
+            self._stir_followers()
         elif was_leader:
             self.resign(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -132,8 +137,14 @@ class Partition:
         """Take over a topic's settings; the watermark may move when fewer replicas are asked for."""
         self.log.update_config(config)
         self.min_insync_replicas = min(config.min_insync_replicas, len(self.replicas))
+        self._set_throttles()
         if self.is_leader:
             self._advance_high_watermark()
+
+    def _set_throttles(self) -> None:
+        config, index = self.log.config, self.log.partition
+        self.throttles_followers = throttle.names(config.leader_replication_throttled_replicas, index, self.broker_id)
+        self.is_throttled = throttle.names(config.follower_replication_throttled_replicas, index, self.broker_id)
 
     @property
     def is_leader(self) -> bool:
@@ -146,13 +157,13 @@ class Partition:
         for watcher in (*self._watchers, *self._tail_watchers):
             watcher.data_arrived(self, 0)
 
-    def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
+    def check_leader(self, current_leader_epoch: int = NO_EPOCH, *, or_follower: bool = False) -> None:
         """Refuse what is not for this broker, or comes from an older or newer view of the cluster (KIP-320)."""
         if current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
-        if self.leader != self.broker_id:
+        if self.leader != self.broker_id and not or_follower:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # writing
@@ -270,6 +281,17 @@ class Partition:
         if may_join and in_sync.propose_to_add(follower, log.high_watermark, log.log_end_offset, now_ms):
             self._ask_controller()
 
+    def follower_was_caught_up(self, follower: int, at_ms: int) -> None:
+        """When a follower, which had everything until now, came for more the last time."""
+        state = self.in_sync.followers.get(follower) if self.in_sync is not None else None
+        if state is not None:
+            state.was_caught_up(at_ms)
+
+    def is_settled(self, follower: int) -> bool:
+        """Whether a follower that has everything has nothing more to tell, either."""
+        in_sync = self.in_sync
+        return in_sync is not None and in_sync.proposal is None and follower in self.isr
+
     def drop_lagging(self, now_ms: int) -> None:
         """To be called from time to time: propose an ISR without the members that lag."""
         if self.in_sync is not None and self.in_sync.propose_to_remove(self.log.log_end_offset, now_ms):
@@ -356,8 +378,7 @@ class Partition:
     def delete_records(self, offset: int) -> None:
         """Let the log begin at `offset`; the followers learn of it with their next fetch."""
         self.log.advance_log_start_offset(offset)
-        for watcher in list(self._tail_watchers):
-            watcher.data_arrived(self, 0)
+        self._stir_followers()
 
     @property
     def low_watermark(self) -> int:
@@ -376,11 +397,25 @@ class Partition:
     # reading
 
     def read(
-        self, offset: int, max_bytes: int, isolation_level: int, current_leader_epoch: int, min_one_batch: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        isolation_level: int,
+        current_leader_epoch: int,
+        min_one_batch: bool,
+        *,
+        or_follower: bool = False,
     ) -> LogSlice:
-        """What a consumer may see from `offset` on: up to the watermark, or the last stable offset."""
-        self.check_leader(current_leader_epoch)
+        """What a consumer may see from `offset` on: up to the watermark, or the last stable offset.
+
+        `or_follower`: the reader takes what a follower has, too (KIP-392). That follower may not have the offset yet,
+        which the reader knows from the leader; it is not out of range for that.
+        """
         log = self.log
+        if self.leader != self.broker_id or current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
+            self.check_leader(current_leader_epoch, or_follower=or_follower)
+            if offset > log.log_end_offset and self.leader != self.broker_id:
+                raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         end = log.last_stable_offset if isolation_level == READ_COMMITTED else log.high_watermark
         return log.read(offset, max_bytes, end, min_one_batch)
 
@@ -399,11 +434,20 @@ class Partition:
         """Whether the watermark has reached what was committed before this leader's time (KIP-207)."""
         return self.in_sync is None or self.log.high_watermark >= self.in_sync.epoch_start
 
-    def watch(self, watcher: DataWatcher, *, tail: bool = False) -> None:
-        """Tell of what becomes readable; with `tail` also of what is appended."""
+    def watch(self, watcher: DataWatcher) -> None:
+        """Tell of what becomes readable."""
         self._watchers[watcher] = None
-        if tail:
-            self._tail_watchers[watcher] = None
+
+    def watch_tail(self, watcher: DataWatcher, *, watermark: bool) -> None:
+        """Tell of what is appended, and of what else a follower must know; with `watermark`, of that at once, too."""
+        self._tail_watchers[watcher] = None
+        if watermark:
+            self._watchers[watcher] = None
+
+    def _stir_followers(self) -> None:
+        """Have the followers' sessions look at this partition again, though nothing was appended."""
+        for watcher in list(self._tail_watchers):
+            watcher.data_arrived(self, 0)
 
     def unwatch(self, watcher: DataWatcher) -> None:
         self._watchers.pop(watcher, None)

@@ -6,7 +6,8 @@ One request is under way at a time, in an incremental session (KIP-227), so that
 end anything on the wire. The leader answers as soon as there is any news. A partition that is added meanwhile does not
 wait for that: the request is broken off, together with its connection.
 
-What fails with one partition is tried again after a pause that grows, and leaves the others alone.
+What fails with one partition is tried again after a pause that grows, and leaves the others alone. So does a partition
+that is throttled (`follower.replication.throttled.replicas`), for as long as what was copied of such takes at the rate.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from barnabas.wire.messages.k02_list_offsets import ListOffsetsPartition, ListOf
 
 if TYPE_CHECKING:
     from barnabas.cluster.partition import Partition
-    from barnabas.core.seams import Network
+    from barnabas.cluster.throttle import Throttle
+    from barnabas.core.seams import Clock, Network
     from barnabas.storage.log import Log
 
 _log = logs.get_logger(__name__)
@@ -74,6 +76,8 @@ class Surroundings(NamedTuple):
     """Host and port of a broker's inter-broker listener, if it is registered."""
     flush: Callable[[Log], asyncio.Future[int]]
     disk_failed: Callable[[Partition, OSError], Any]
+    throttle: Throttle
+    clock: Clock
 
 
 class _Copy:
@@ -234,7 +238,7 @@ class ReplicaFetcher:
         self._forget_session()
 
     def _forget_session(self) -> None:
-        self._session_id = _NO_SESSION
+        """Begin another one with the next request, which names the old one so that the leader forgets it, too."""
         self._session_epoch = 0
         self._due.update(dict.fromkeys(self._asked))
         self._asked.clear()
@@ -253,7 +257,7 @@ class ReplicaFetcher:
     def _request(self) -> FetchRequest:
         settings = self._settings
         if self._session_id == _NO_SESSION:
-            self._forget_session()
+            self._forget_session()  # the leader has no room for another session
         topics: dict[bytes, FetchTopic] = {}
         for key in self._due:
             copy = self._copies[key]
@@ -287,6 +291,7 @@ class ReplicaFetcher:
 
     async def _take(self, channel: Channel, response: FetchResponse) -> None:
         if response.error_code:
+            self._session_id = _NO_SESSION
             self._forget_session()
             if response.error_code not in (
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -335,13 +340,32 @@ class ReplicaFetcher:
             start = log.log_start_offset
             if data.records is not None and len(data.records):
                 partition.append_copies(memoryview(data.records))
-                self._due[key] = None
+                self._ask_for_more(key, copy, len(data.records))
                 if log.log_end_offset - log.flushed_offset >= log.config.flush_messages:
                     flushes.append(self._around.flush(log))
             partition.follow_leader(data.high_watermark, data.log_start_offset)
             if log.log_start_offset != start:
                 self._due[key] = None
             copy.failures = 0
+
+    def _ask_for_more(self, key: Key, copy: _Copy, copied_bytes: int) -> None:
+        """With the next fetch, or when the throttle lets us."""
+        partition, around = copy.partition, self._around
+        if partition.is_throttled and around.broker_id not in partition.isr:
+            now = around.clock.monotonic()
+            around.throttle.record(copied_bytes, now)
+            pause = around.throttle.wait_seconds(now)
+            if pause > 0:
+                self._unask(key)
+                self._timers[key] = asyncio.get_running_loop().call_later(pause, self._resume, key)
+                return
+        self._due[key] = None
+
+    def _resume(self, key: Key) -> None:
+        """Ask for a partition again, with the next fetch: it is not worth breaking off the one under way."""
+        self._timers.pop(key, None)
+        self._due[key] = None
+        self._work.set()
 
     async def _find_leaders_log(self, channel: Channel, copy: _Copy) -> None:
         """The leader does not have the offset that comes next here: its log begins later, or ended earlier."""

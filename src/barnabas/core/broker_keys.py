@@ -30,6 +30,8 @@ MIB = 1 << 20
 CLEANUP_POLICIES = ("compact", "delete")
 COMPRESSION_TYPES = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 SECURITY_PROTOCOLS = ("PLAINTEXT",)
 UNSERVED_SECURITY_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -128,7 +130,8 @@ _TOPICS = (
         doc="How often the controller looks whether leaderships are to be given back."),
     ConfigKey("leader.imbalance.per.broker.percentage", INT, 10, minimum=0,
         doc="The share of partitions that prefer a broker and may be led elsewhere before they are given back to it."),
-    ConfigKey("replica.lag.time.max.ms", LONG, 30_000, minimum=1,
+    # Kafka's is 30 s. A leader is known to be gone within a few seconds; a follower that hangs should not cost more.
+    ConfigKey("replica.lag.time.max.ms", LONG, 10_000, minimum=1,
         doc="How long a follower may lag behind the leader before it leaves the in-sync replicas."),
     ConfigKey("replica.lag.max.messages", LONG, 0, minimum=0,
         doc="By how many records a follower may be behind before it leaves the in-sync replicas; 0: by any number."),
@@ -146,6 +149,12 @@ _TOPICS = (
         doc="The longest pause after a failure before a follower tries again."),
     ConfigKey("replica.socket.timeout.ms", INT, 30_000, minimum=1,
         doc="How long a follower waits for its leader's answer."),
+    ConfigKey("replica.selector.class", STRING, None, choices=("", LEADER_SELECTOR, RACK_AWARE_SELECTOR),
+        doc="Which replica a consumer reads from: one in its rack (client.rack), or always the leader."),
+    ConfigKey("leader.replication.throttled.rate", LONG, MAX_LONG, minimum=0, update=CLUSTER_WIDE,
+        doc="How many bytes a second this broker gives to replicas that leader.replication.throttled.replicas bounds."),
+    ConfigKey("follower.replication.throttled.rate", LONG, MAX_LONG, minimum=0, update=CLUSTER_WIDE,
+        doc="How many bytes a second this broker copies for what follower.replication.throttled.replicas bounds."),
     ConfigKey("replica.high.watermark.checkpoint.interval.ms", LONG, 5_000, minimum=1,
         doc="How often the high watermarks are written to disk."),
     ConfigKey("producer.id.expiration.ms", INT, 86_400_000, minimum=1, update=CLUSTER_WIDE,

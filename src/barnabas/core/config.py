@@ -82,6 +82,8 @@ class ConfigKey:
     also: tuple[int, ...] = ()  # values outside the range that have a meaning of their own, such as -1 for "no limit"
     choices: tuple[str, ...] = ()
     unserved: tuple[str, ...] = ()  # choices of Kafka's that are not offered here (yet)
+    item: str = ""  # what an item of a list looks like, as a regular expression, and in words
+    items: str = ""
     update: UpdateMode = UpdateMode.READ_ONLY
     synonyms: tuple[Synonym, ...] = ()
 
@@ -114,6 +116,8 @@ class ConfigKey:
                 items = tuple(_COMMA.split(text)) if text else ()
                 for item in items:
                     self._in_choices(item, text)
+                    if self.item and not re.fullmatch(self.item, item):
+                        raise self.refuse(text)
                 if self.choices and len(set(items)) < len(items):
                     raise ConfigError(f"{self.name}='{text}' names something twice")
                 return items
@@ -139,6 +143,8 @@ class ConfigKey:
             case ConfigType.BOOLEAN:
                 return "true or false"
             case ConfigType.LIST:
+                if self.items:
+                    return f"a list of {self.items}"
                 return f"a list of: {', '.join(self.choices)}" if self.choices else "a comma-separated list"
             case ConfigType.STRING | ConfigType.CLASS | ConfigType.PASSWORD:
                 return (

@@ -47,7 +47,8 @@ def _broker_row(key: ConfigKey) -> tuple[str, ...]:
 
 
 def _topic_row(key: ConfigKey) -> tuple[str, ...]:
-    return f"`{key.name}`", f"`{key.synonyms[0].name}`", _default(key), key.allowed(), key.doc
+    follows = f"`{key.synonyms[0].name}`" if key.synonyms else ""
+    return f"`{key.name}`", follows, _default(key), key.allowed(), key.doc
 
 
 def _default(key: ConfigKey) -> str:

@@ -14,8 +14,6 @@ def _reasons(groups: dict[str, str]) -> dict[str, str]:
 IGNORED_TOPIC_KEYS = _reasons(
     {
         "segments are never preallocated": "preallocate",
-        "replication is not throttled": """
-            follower.replication.throttled.replicas leader.replication.throttled.replicas""",
         "tiered storage is not served": """
             local.retention.bytes local.retention.ms remote.log.copy.disable remote.log.delete.on.disable""",
         "batches are never converted to an older format": """
@@ -87,16 +85,16 @@ IGNORED_BROKER_KEYS = _reasons(
         "replication is not served yet": """
             controlled.shutdown.enable controlled.shutdown.max.retries
             controlled.shutdown.retry.backoff.ms cordoned.log.dirs follower.fetch.last.tiered.offset.enable
-            follower.replication.throttled.rate
-            leader.replication.throttled.rate log.dir.failure.timeout.ms
-            replica.alter.log.dirs.io.max.bytes.per.second replica.selector.class
+            log.dir.failure.timeout.ms
+            replica.alter.log.dirs.io.max.bytes.per.second
             replica.socket.receive.buffer.bytes request.timeout.ms
             unclean.leader.election.interval.ms""",
         "compaction is not throttled": "log.cleaner.io.max.bytes.per.second",
         "quotas are not served yet": """
             alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
             client.quota.callback.class controller.quota.window.num controller.quota.window.size.seconds
-            max.connection.creation.rate max.connections.per.ip.overrides quota.window.num quota.window.size.seconds
+            max.connection.creation.rate max.connections.per.ip.overrides quota.window.num quota.window.size.seconds""",
+        "replication is throttled without windows: what was sent is paid off at the rate": """
             replication.quota.window.num replication.quota.window.size.seconds""",
         "TLS is not served yet": """
             ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.client.auth ssl.enabled.protocols

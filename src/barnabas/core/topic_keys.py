@@ -25,6 +25,9 @@ from barnabas.core.config import (
 )
 from barnabas.core.ignored_keys import IGNORED_TOPIC_KEYS
 
+_THROTTLED_REPLICA = r"\*|[0-9]+:[0-9]+"
+_THROTTLED_REPLICAS = "partition:broker, or *"
+
 
 def _follows(broker_name: str, name: str, **differences: Any) -> ConfigKey:
     return replace(
@@ -79,6 +82,22 @@ TOPIC_KEYS = ConfigTable(
         _follows("min.insync.replicas", "min.insync.replicas"),
         _follows("unclean.leader.election.enable", "unclean.leader.election.enable"),
         ConfigKey(
+            "leader.replication.throttled.replicas",
+            ConfigType.LIST,
+            (),
+            "The leaders that give what they lead to replicas that are not in sync at a bounded rate only.",
+            item=_THROTTLED_REPLICA,
+            items=_THROTTLED_REPLICAS,
+        ),
+        ConfigKey(
+            "follower.replication.throttled.replicas",
+            ConfigType.LIST,
+            (),
+            "The followers that copy at a bounded rate only, as long as they are not in sync.",
+            item=_THROTTLED_REPLICA,
+            items=_THROTTLED_REPLICAS,
+        ),
+        ConfigKey(
             "remote.storage.enable",
             ConfigType.BOOLEAN,
             False,
@@ -112,9 +131,13 @@ def check_topic(overrides: Mapping[str, str | None]) -> list[str]:
 def resolve_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, Value]:
     """The value of every topic key, from what was set on the topic and else from the broker."""
     return {
-        key.name: key.parse(overrides[key.name]) if key.name in overrides else broker[key.synonyms[0].name]
+        key.name: key.parse(overrides[key.name]) if key.name in overrides else _of_broker(key, broker)
         for key in TOPIC_KEYS
     }
+
+
+def _of_broker(key: ConfigKey, broker: BrokerConfig) -> Value:
+    return broker[key.synonyms[0].name] if key.synonyms else key.default
 
 
 def describe_topic(
@@ -126,12 +149,13 @@ def describe_topic(
     """
     entries = []
     for key in TOPIC_KEYS:
-        candidates = broker.candidates(key.synonyms[0].name)
+        text = key.render(_of_broker(key, broker)) or ""
+        candidates = broker.candidates(key.synonyms[0].name) if key.synonyms else ()
+        if not candidates:
+            candidates = (Candidate(key.name, text, ConfigSource.DEFAULT),)
         if key.name in overrides:
             text = overrides[key.name]
             candidates = (Candidate(key.name, text, ConfigSource.TOPIC), *candidates)
-        else:
-            text = key.render(broker[key.synonyms[0].name]) or ""
         entries.append(ConfigEntry(key.name, text, candidates[0].source, key.type, key.doc, False, False, candidates))
     for name in overrides.keys() & IGNORED_TOPIC_KEYS.keys():
         own = Candidate(name, overrides[name], ConfigSource.TOPIC)

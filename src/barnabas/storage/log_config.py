@@ -21,7 +21,9 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     flush_messages: int = _FOREVER
     flush_ms: int = _FOREVER
+    follower_replication_throttled_replicas: tuple[str, ...] = ()
     index_interval_bytes: int = 4096
+    leader_replication_throttled_replicas: tuple[str, ...] = ()
     max_compaction_lag_ms: int = _FOREVER
     max_message_bytes: int = 1024 * 1024 + 12
     message_timestamp_after_max_ms: int = 60 * 60 * 1000

@@ -10,6 +10,7 @@ from typing import Any
 from barnabas.broker.dispatch import Later
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.handlers import k01_fetch
+from barnabas.broker.metrics import Metrics
 from barnabas.core.errors import ErrorCode
 from barnabas.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
@@ -36,13 +37,13 @@ class ColdSlice:
 
 
 class FakePartition:
-    replicas = (1,)
+    is_leader = True
     log = SimpleNamespace(high_watermark=1, last_stable_offset=1, log_start_offset=0)
 
     def __init__(self, broken: bool) -> None:
         self.slice = ColdSlice(broken)
 
-    def read(self, *_: object) -> ColdSlice:
+    def read(self, *_: object, **__: object) -> ColdSlice:
         return self.slice
 
 
@@ -73,9 +74,9 @@ async def fetched(replicas: FakeReplicas) -> FetchResponse:
         executor=SameLoop(),
         fetch_sessions=FetchSessions(0, None),  # type: ignore[arg-type]
         fetch_max_bytes=1000,
-        inter_broker_listener="",
+        reads_by_rack=False,
         clock=SimpleNamespace(now_ms=lambda: 0),
-        metrics=SimpleNamespace(error=lambda key, code: None),
+        metrics=Metrics(),
     )
     wanted = [FetchPartition(index, partition_max_bytes=1000) for index in (0, 1)]
     request = FetchRequest(max_wait_ms=0, max_bytes=1000, topics=[FetchTopic("t", partitions=wanted)])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -29,7 +29,9 @@ from barnabas.cluster.partition import Partition
 from barnabas.cluster.replica_fetcher import FetchSettings, Surroundings
 from barnabas.cluster.replica_fetchers import ReplicaFetchers
 from barnabas.cluster.replicas import Replicas
+from barnabas.cluster.throttle import Throttle
 from barnabas.core.broker_config import BrokerConfig
+from barnabas.core.broker_keys import MAX_LONG
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.net.channel import Channel
@@ -65,6 +67,8 @@ class ReplicaBroker:
         self.metrics = Metrics()
         self.call_later = loop.call_later
         self.fetch_max_bytes = 1 << 25
+        self.reads_by_rack = cluster.reads_by_rack
+        self.leader_throttle = Throttle(lambda: cluster.leader_rate)
         self.fetch_sessions = FetchSessions(100, Random(broker_id))
         self.inter_broker_listener = LISTENER
         self.metadata = SimpleNamespace(image=EMPTY)
@@ -83,6 +87,8 @@ class ReplicaBroker:
                 cluster.address_of,
                 self.manager.flush,
                 self.replicas.disk_failed,
+                Throttle(lambda: cluster.follower_rate),
+                self.clock,
             ),
             cluster.fetch_settings,
             lambda: cluster.fetchers_per_leader,
@@ -125,11 +131,24 @@ class ReplicaBroker:
 
 
 class ReplicaCluster:
-    def __init__(self, directory: Path, brokers: int = 3, *, lag: Lag, settings: FetchSettings, **config: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        brokers: int = 3,
+        *,
+        lag: Lag,
+        settings: FetchSettings,
+        reads_by_rack: bool,
+        racks: Sequence[str],
+        **config: Any,
+    ) -> None:
         self.lag = lag
+        self.racks = racks
         self.fetch_settings = settings
         self.log_config = LogConfig(**config)
         self.fetchers_per_leader = 1
+        self.reads_by_rack = reads_by_rack
+        self.leader_rate = self.follower_rate = MAX_LONG
         self.image = EMPTY
         self.refusal: ErrorCode | None = None
         self.is_silent = False
@@ -150,7 +169,7 @@ class ReplicaCluster:
                 bytes(16),
                 (Endpoint(LISTENER, "127.0.0.1", each.port, 0),),
                 {},
-                None,
+                self.racks[each.broker_id - 1] if self.racks else None,
                 False,
                 False,
                 (),
@@ -251,9 +270,18 @@ QUICK = FetchSettings(wait_max_ms=200, backoff_ms=100)
 
 @contextlib.asynccontextmanager
 async def running(
-    directory: Path, brokers: int = 3, *, lag: Lag | None = None, settings: FetchSettings = QUICK, **config: Any
+    directory: Path,
+    brokers: int = 3,
+    *,
+    lag: Lag | None = None,
+    settings: FetchSettings = QUICK,
+    reads_by_rack: bool = False,
+    racks: Sequence[str] = (),
+    **config: Any,
 ) -> AsyncIterator[ReplicaCluster]:
-    cluster = ReplicaCluster(directory, brokers, lag=lag or Lag(), settings=settings, **config)
+    cluster = ReplicaCluster(
+        directory, brokers, lag=lag or Lag(), settings=settings, reads_by_rack=reads_by_rack, racks=racks, **config
+    )
     await cluster.start()
     try:
         yield cluster

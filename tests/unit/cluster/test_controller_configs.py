@@ -107,7 +107,7 @@ def test_validation_alone_writes_nothing(cluster: TestCluster) -> None:
 
 
 def test_a_key_of_kafkas_without_effect_is_accepted_with_a_warning(cluster: TestCluster) -> None:
-    event = AlterConfigs(((ORDERS, (("follower.replication.throttled.replicas", "*"),)),))
+    event = AlterConfigs(((ORDERS, (("preallocate", "true"),)),))
     outcome = decide(cluster.image, event, cluster.rng, cluster.config)
     assert len(outcome.warnings) == 1
     assert "has no effect" in outcome.warnings[0]

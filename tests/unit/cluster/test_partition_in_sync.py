@@ -406,7 +406,8 @@ def test_a_follower_that_leaves_is_not_waited_for_with_deletions(leader: Leader)
 # waking followers
 
 
-def test_followers_are_woken_by_appends_and_by_the_watermark(leader: Leader) -> None:
+@pytest.mark.parametrize("watermark", [True, False])
+def test_followers_are_woken_by_appends_and_by_the_watermark_if_they_wish(leader: Leader, watermark: bool) -> None:
     class Watcher:
         told = 0
 
@@ -414,13 +415,13 @@ def test_followers_are_woken_by_appends_and_by_the_watermark(leader: Leader) -> 
             self.told += 1
 
     follower, consumer = Watcher(), Watcher()
-    leader.partition.watch(follower, tail=True)
+    leader.partition.watch_tail(follower, watermark=watermark)
     leader.partition.watch(consumer)
     events: list[tuple[Callable[[], Any], int, int]] = [
         (lambda: leader.append(), 1, 0),
         (lambda: leader.fetch(A, 1), 1, 0),
-        (lambda: leader.fetch(B, 1), 2, 1),
-        (lambda: leader.partition.delete_records(1), 3, 1),
+        (lambda: leader.fetch(B, 1), 1 + watermark, 1),
+        (lambda: leader.partition.delete_records(1), 2 + watermark, 1),
     ]
     for act, for_follower, for_consumer in events:
         act()

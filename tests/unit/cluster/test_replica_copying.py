@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.cluster.replica_fetcher import FetchSettings
 from barnabas.core.errors import ErrorCode, KafkaError
 from tests.unit.cluster.replica_cluster import ReplicaCluster, eventually, log_bytes, placed, running
 from tests.unit.storage.storage_helpers import values
@@ -38,17 +39,32 @@ def test_what_is_acknowledged_is_on_all_in_sync_replicas_byte_for_byte(tmp_path:
     asyncio.run(scenario())
 
 
-def test_the_watermark_reaches_followers_without_waiting_for_the_next_record(tmp_path: Path) -> None:
+async def seconds_until_followers_know(cluster: ReplicaCluster, records: int) -> float:
+    """How long it takes until every record was known to be committed everywhere, before the next one came."""
+    await cluster.create(placed(1, 2, 3))
+    started = asyncio.get_running_loop().time()
+    for count in range(1, records + 1):
+        await cluster.produce(1, b"value")
+        await eventually(
+            lambda count=count: all(b.log.high_watermark == count for b in cluster.brokers.values())  # type: ignore[misc]
+        )
+    return asyncio.get_running_loop().time() - started
+
+
+def test_the_watermark_reaches_followers_that_have_readers_without_waiting_for_the_next_record(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with running(tmp_path) as cluster:
-            await cluster.create(placed(1, 2, 3))
-            started = asyncio.get_running_loop().time()
-            for count in range(1, 11):
-                await cluster.produce(1, b"value")
-                await eventually(
-                    lambda count=count: all(b.log.high_watermark == count for b in cluster.brokers.values())  # type: ignore[misc]
-                )
-            assert asyncio.get_running_loop().time() - started < 1.5  # not ten long polls
+        async with running(tmp_path, settings=FetchSettings(wait_max_ms=2000), reads_by_rack=True) as cluster:
+            assert await seconds_until_followers_know(cluster, 10) < 10  # not ten long polls
+
+    asyncio.run(scenario())
+
+
+def test_the_watermark_reaches_other_followers_when_the_wait_is_over(tmp_path: Path) -> None:
+    """A round trip for every watermark would cost as much again as the copying."""
+
+    async def scenario() -> None:
+        async with running(tmp_path, settings=FetchSettings(wait_max_ms=500)) as cluster:
+            assert await seconds_until_followers_know(cluster, 3) > 1
 
     asyncio.run(scenario())
 

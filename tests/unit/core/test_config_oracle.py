@@ -21,6 +21,7 @@ OTHER_DEFAULTS = {  # see the comments in the table
     "listeners",
     "log.dir",
     "queued.max.request.bytes",
+    "replica.lag.time.max.ms",
     "socket.receive.buffer.bytes",
     "socket.send.buffer.bytes",
 }
@@ -47,10 +48,14 @@ STRICTER = {  # Kafka lets these through here and fails, or means nothing, later
     "replica.fetch.wait.max.ms",
     "replica.high.watermark.checkpoint.interval.ms",
     "replica.lag.time.max.ms",
+    "replica.selector.class",
     "replica.socket.timeout.ms",
     "security.inter.broker.protocol",
     "socket.receive.buffer.bytes",
     "socket.send.buffer.bytes",
+    # it says in words what an item must look like
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
     # served only when switched off
     "alter.config.policy.class.name",
     "authorizer.class.name",
