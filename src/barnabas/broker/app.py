@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 _log = logs.get_logger(__name__)
 _SWEEPS_PER_IDLE_TIME = 10
-_ON_DEMAND_PATIENCE_S = 5.0
+_ON_DEMAND_PATIENCE_S = 2.0
 _SHORTEST_SWEEP_SECONDS, _LONGEST_SWEEP_SECONDS = 0.1, 60.0
 
 
@@ -241,7 +241,13 @@ class Broker:
         return {topic.name: topic.error.code for topic in created if topic.error}
 
     async def create_topics(self, topics: tuple[NewTopic, ...]) -> tuple[CreatedTopic, ...]:
-        """Create topics that this broker needs now; REQUEST_TIMED_OUT soon, because a client waits meanwhile."""
+        """Create topics that this broker needs now.
+
+        REQUEST_TIMED_OUT comes soon, or at once where waiting is known to be in vain: whatever else the client has sent
+        on its connection waits meanwhile.
+        """
+        if self.metadata.trouble:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, self.metadata.trouble)
 
         async def create() -> tuple[CreatedTopic, ...]:
             created = await self.controller.submit(CreateTopics(topics), _ON_DEMAND_PATIENCE_S)
