@@ -23,8 +23,9 @@ class Verb(NamedTuple):
 
 
 VERBS = {
-    "up": Verb("barnabas.cli.up", "Start a broker on this machine, ready at once."),
+    "up": Verb("barnabas.cli.up", "Start a broker, or several, on this machine, ready at once."),
     "broker": Verb("barnabas.cli.broker", "Start a broker from a configuration file."),
+    "cluster": Verb("barnabas.cli.cluster", "Describe a cluster, tell whether it is healthy, move replicas."),
     "topic": Verb("barnabas.cli.topic", "Create, list, describe, alter, delete and trim topics."),
     "produce": Verb("barnabas.cli.produce", "Write lines of standard input to a topic."),
     "consume": Verb("barnabas.cli.consume", "Write a topic's records to standard output."),

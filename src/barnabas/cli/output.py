@@ -19,6 +19,14 @@ class Output(StrEnum):
     YAML = "yaml"
 
 
+class Colour(StrEnum):
+    """What a terminal understands."""
+
+    BOLD = "\x1b[1m"
+    RED = "\x1b[31m"
+    GREEN = "\x1b[32m"
+
+
 def show(value: object, output: Output, table: str, *, indent: int | None = 2) -> None:
     """Print `value` for programs, or `table`, its form for people."""
     if output is Output.TABLE:
@@ -82,7 +90,7 @@ class Table:
         if not self._is_begun:
             self._is_begun = True
             heading = self._line(self._titles)
-            lines.insert(0, f"\x1b[1m{heading}\x1b[0m" if has_colours(sys.stdout) else heading)
+            lines.insert(0, paint(heading, Colour.BOLD))
         return "\n".join(lines)
 
     def _cells(self, row: Mapping[str, object]) -> list[str]:
@@ -128,6 +136,11 @@ def _cell(value: object) -> str:
     if isinstance(value, list):
         return ",".join(map(_cell, value)) or "-"
     return str(value)
+
+
+def paint(text: str, colour: Colour) -> str:
+    """Text for standard output in a colour, where that has colours."""
+    return f"{colour.value}{text}\x1b[0m" if has_colours(sys.stdout) else text
 
 
 def has_colours(stream: TextIO) -> bool:

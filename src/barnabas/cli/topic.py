@@ -12,7 +12,7 @@ from barnabas.cli.session import choose_partitions, parse_place, run
 from barnabas.client.admin import configs, records, topics
 from barnabas.client.client import Client
 from barnabas.client.list_offsets import resolve_offsets
-from barnabas.client.metadata import TopicInfo, TopicPartition
+from barnabas.client.metadata import NO_LEADER, TopicInfo, TopicPartition
 from barnabas.core.ids import uuid_text
 
 app = typer.Typer(
@@ -97,10 +97,13 @@ def describe(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show a topic's settings, and each partition's leader, replicas and offsets."""
+    """Show a topic's settings, and each partition's leader, replicas and offsets.
+
+    ISR are the replicas in sync; ELR are others that are known to be complete, so that they may lead.
+    """
 
     async def work(client: Client) -> dict[str, Any]:
-        topic = await topics.describe_topic(client, name)
+        [topic] = await topics.describe_topics(client, [name])
         states = await topics.partition_states(client, topic)
         entries = await configs.describe_configs(client, configs.ResourceType.TOPIC, name)
         return {
@@ -115,10 +118,12 @@ def describe(
             "partitions": [
                 {
                     "partition": state.info.partition,
-                    "leader": state.info.leader,
+                    "leader": None if state.info.leader == NO_LEADER else state.info.leader,
                     "leader_epoch": state.info.leader_epoch,
                     "replicas": list(state.info.replicas),
                     "isr": list(state.info.isr),
+                    "elr": list(state.info.eligible_leader_replicas),
+                    "last_known_elr": list(state.info.last_known_elr),
                     "log_start_offset": state.log_start_offset,
                     "end_offset": state.end_offset,
                 }

@@ -64,7 +64,8 @@ def up(
 
     Prints one line that begins with `ready` once clients can connect. Settings are Kafka's, from variables such as
     BARNABAS_LOG_RETENTION_MS or from --set log.retention.ms=60000, which counts more. With --brokers 3 the first one
-    is on --port and the others on the ports after it, or on free ones; a broker that dies is reported, the rest go on.
+    is on --port and the others on the ports after it, or on free ones, and new topics have three replicas, of which two
+    have to have a record before it is acknowledged. A broker that dies is reported, the rest go on.
     """
     chosen = []
     if zookeeper is not None:
@@ -110,8 +111,9 @@ def _up_several(
     if (place / "meta.properties").exists():
         fail(f"{place} holds the data of a broker that is alone; use another directory")
 
+    defaults = "".join(f"{key}={value}\n" for key, value in _defaults(place, count).items()).encode()
+
     def broker(number: int) -> Callable[[Sequence[str]], BrokerConfig]:
-        defaults = f"barnabas.metadata.file={place / 'metadata.sqlite'}\ngroup.initial.rebalance.delay.ms=0\n"
         own = [f"node.id={number}", f"log.dirs={_broker_dir(place, number)}"]
         if metrics_port is not None:
             own.append(f"barnabas.metrics.port={metrics_port and metrics_port + number - 1}")
@@ -119,7 +121,7 @@ def _up_several(
         def configure(addresses: Sequence[str]) -> BrokerConfig:
             wanted = int(addresses[0].rpartition(":")[2]) if addresses else _port(host, port, number)
             chosen = [*own, _listener(host, wanted), *settings]
-            return BrokerConfig.load(("barnabas up", defaults.encode()), os.environ, chosen)
+            return BrokerConfig.load(("barnabas up", defaults), os.environ, chosen)
 
         return configure
 
@@ -147,6 +149,21 @@ def _up_several(
         Supervisor(members, restart=restart).run(on_ready)
     except StartError as error:
         fail(str(error))
+
+
+def _defaults(place: Path, count: int) -> dict[str, object]:
+    """Topics have as many replicas as there are brokers, three at the most; of three, two have to have every record."""
+    replicas = min(count, 3)
+    in_sync = max(1, replicas - 1)
+    return {
+        "barnabas.metadata.file": place / "metadata.sqlite",
+        "group.initial.rebalance.delay.ms": 0,
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+    }
 
 
 def _broker_dir(place: Path, number: int) -> Path:

@@ -1,0 +1,74 @@
+"""`barnabas cluster`: describe, health, reassign."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from barnabas.cli.cluster_state import ClusterState, broker_rows, health, look, min_in_sync
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, OutputOption
+from barnabas.cli.output import Colour, Output, format_table, paint, show
+from barnabas.cli.reassign import reassign
+from barnabas.cli.session import run
+from barnabas.client.client import Client
+
+app = typer.Typer(
+    help="Describe a cluster, tell whether it is healthy, and move replicas.",
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+)
+app.command()(reassign)
+
+
+@app.command()
+def describe(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, output: OutputOption = Output.TABLE) -> None:
+    """Show the brokers: address, rack, state, who is the controller, and how much each of them has."""
+    state = run(bootstrap, look)
+    found: dict[str, Any] = {
+        "cluster_id": state.cluster.cluster_id,
+        "controller": state.cluster.controller_id,
+        "topics": len(state.topics),
+        "partitions": len(state.partitions),
+        "reassigning": len(state.moves),
+        "brokers": broker_rows(state),
+    }
+    heading = f"cluster {found['cluster_id']}  {found['topics']} topics  {found['partitions']} partitions"
+    show(found, output, f"{heading}\n{format_table(found['brokers'])}")
+
+
+@app.command("health")
+def health_(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, output: OutputOption = Output.TABLE) -> None:
+    """Tell whether every broker serves and every partition has its replicas; exit code 1 if not."""
+
+    async def work(client: Client) -> tuple[ClusterState, dict[str, int]]:
+        state = await look(client)
+        return state, await min_in_sync(client, state)
+
+    found = health(*run(bootstrap, work))
+    show(found, output, _for_people(found))
+    if not found["healthy"]:
+        raise typer.Exit(1)
+
+
+_TROUBLES = {
+    "offline": "without a leader",
+    "under_min_isr": "with fewer in-sync replicas than min.insync.replicas",
+    "under_replicated": "with replicas that are not in sync",
+}
+
+
+def _for_people(found: dict[str, Any]) -> str:
+    alive = len(found["brokers"]["alive"])
+    if found["healthy"]:
+        moving = f", {found['reassigning']} of them moving" if found["reassigning"] else ""
+        return f"{paint('healthy', Colour.GREEN)}: {alive} brokers, {found['partitions']} partitions{moving}"
+    lines = [f"{paint('not healthy', Colour.RED)}: {alive} brokers alive, {found['partitions']} partitions"]
+    if found["controller"] is None:
+        lines.append("no controller")
+    lines += [f"broker {broker} is {what}" for what in ("fenced", "missing") for broker in found["brokers"][what]]
+    for trouble, words in _TROUBLES.items():
+        if rows := found[trouble]:
+            lines += ["", f"{len(rows)} {'partition' if len(rows) == 1 else 'partitions'} {words}:", format_table(rows)]
+    return "\n".join(lines)

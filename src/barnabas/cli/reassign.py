@@ -1,0 +1,148 @@
+"""`barnabas cluster reassign`: propose a plan or take one, show it, ask, run it and follow it to its end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence, Set
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from barnabas.cli import moving
+from barnabas.cli import plan as plans
+from barnabas.cli.cluster_state import ClusterState, look
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, OutputOption
+from barnabas.cli.output import Output, fail, format_table, show
+from barnabas.cli.session import run
+from barnabas.client.admin.reassignments import list_reassignments
+from barnabas.client.client import Client
+from barnabas.client.metadata import TopicPartition
+from barnabas.core.errors import KafkaError
+
+_SHOWN_ROWS = 100
+_INTERRUPTED = 130
+_GO_ON = "`barnabas cluster reassign --watch` follows it, and with --cancel in place of --watch it is called off"
+
+
+def reassign(
+    drain: Annotated[
+        list[int] | None, typer.Option("--drain", metavar="BROKER", help="Empty this broker; may be repeated.")
+    ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", "-r", min=1, help="Change the number of replicas to this.")
+    ] = None,
+    topic: Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only this topic; may be repeated.")] = None,
+    plan: Annotated[
+        Path | None, typer.Option("--plan", metavar="FILE", help="Carry out this plan, in Kafka's JSON.")
+    ] = None,
+    throttle: Annotated[
+        int | None, typer.Option(min=1, metavar="BYTES", help="How many bytes a second each broker may move.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow what is under way.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Call off what is under way.")] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How long to follow it; it goes on all the same.")
+    ] = 3600,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Move replicas: spread them evenly over all brokers, or empty a broker, or change the replication factor.
+
+    The plan is shown before anything moves. With --dry-run -o json it is printed as Kafka's tools and --plan read it.
+
+    barnabas cluster reassign --drain 3 --throttle 50000000
+    """
+    if sum(map(bool, (drain or replication_factor or topic, plan, watch, cancel))) > 1:
+        raise typer.BadParameter("choose one: --plan, --watch, --cancel, or what a plan should be made for")
+    if cancel:
+        _cancel(bootstrap, output)
+    elif watch:
+        _follow(bootstrap, {move.partition for move in run(bootstrap, list_reassignments)}, timeout, output)
+    else:
+        state = run(bootstrap, look)
+        chosen = _choose(state, drain or [], replication_factor, topic or [], plan)
+        if dry_run:
+            show(plans.to_kafka(chosen), output, _for_people(chosen, state))
+            return
+        print(_for_people(chosen, state), file=sys.stdout if output is Output.TABLE else sys.stderr)
+        if chosen:
+            _confirm(yes)
+            _begin(bootstrap, chosen, state, throttle)
+        _follow(bootstrap, chosen.keys(), timeout, output)
+
+
+def _choose(
+    state: ClusterState, drain: Sequence[int], factor: int | None, topics: Sequence[str], file: Path | None
+) -> plans.Plan:
+    if state.moves:
+        fail(f"{_partitions(len(state.moves))} are moving already; {_GO_ON}")
+    try:
+        if file is None:
+            return plans.propose(state, drain, factor, topics)
+        return plans.check(plans.parse(file.read_text()), state)
+    except plans.PlanError as error:
+        fail(f"plan {file}: {error}; nothing was changed" if file else str(error))
+    except OSError as error:
+        fail(f"cannot read plan {file}: {error.strerror}")
+
+
+def _for_people(chosen: plans.Plan, state: ClusterState) -> str:
+    if not chosen:
+        return "nothing to move: replicas are where they should be"
+    rows = plans.rows(chosen, state.partitions)
+    copies = sum(len(row["adds"]) for row in rows)
+    more = f"\n... and {len(rows) - _SHOWN_ROWS} more" if len(rows) > _SHOWN_ROWS else ""
+    summary = f"{_partitions(len(rows))} change, {copies} {'replica is' if copies == 1 else 'replicas are'} copied"
+    return f"{format_table(rows[:_SHOWN_ROWS])}{more}\n\n{format_table(plans.broker_rows(chosen, state))}\n\n{summary}"
+
+
+def _confirm(yes: bool) -> None:
+    try:
+        if yes or typer.confirm("Go ahead?", err=True):
+            return
+    except typer.Abort:
+        print(file=sys.stderr)
+    fail("nothing was changed; --yes goes ahead without asking")
+
+
+def _begin(bootstrap: str, chosen: plans.Plan, state: ClusterState, throttle: int | None) -> None:
+    async def work(client: Client) -> dict[TopicPartition, KafkaError]:
+        return await moving.begin(client, chosen, state.partitions, throttle)
+
+    if refusals := run(bootstrap, work):
+        first = next(iter(refusals.values()))
+        fail(f"{len(refusals)} of {_partitions(len(chosen))} cannot move: {first}. The others do; {_GO_ON}")
+
+
+def _follow(bootstrap: str, wanted: Set[TopicPartition], timeout_s: float, output: Output) -> None:
+    """To the end of the moves, of the time, or of the user's patience."""
+
+    async def work(client: Client) -> bool:
+        with moving.progress(len(wanted)) as on_progress:
+            has_ended = await moving.follow(client, wanted, on_progress, timeout_s)
+        if has_ended:
+            await moving.end(client, wanted)
+        return has_ended
+
+    try:
+        has_ended = run(bootstrap, work)
+    except KeyboardInterrupt:
+        print(f"\nthe reassignment goes on; {_GO_ON}", file=sys.stderr)
+        raise typer.Exit(_INTERRUPTED) from None
+    if not has_ended:
+        fail(f"the reassignment is not at its end after {timeout_s:g} s and goes on; {_GO_ON}")
+    moved = {"moved": [str(partition) for partition in sorted(wanted)]}
+    show(moved, output, f"moved {_partitions(len(wanted))}" if wanted else "nothing is moving")
+
+
+def _cancel(bootstrap: str, output: Output) -> None:
+    called_off = run(bootstrap, moving.call_off)
+    told = f"called off the reassignment of {_partitions(len(called_off))}" if called_off else "nothing is moving"
+    show({"called_off": [str(partition) for partition in called_off]}, output, told)
+
+
+def _partitions(count: int) -> str:
+    return f"{count} partition" if count == 1 else f"{count} partitions"
