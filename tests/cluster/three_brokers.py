@@ -35,9 +35,10 @@ class Cluster:
         self._stack = ExitStack()
         self.brokers: dict[int, BarnabasServer] = {}
 
-    def start(self, number: int) -> BarnabasServer:
+    def start(self, number: int, own: Mapping[str, str] | None = None) -> BarnabasServer:
+        """`own` are settings of this broker alone."""
         port = self._ports.setdefault(number, free_port())
-        settings = {**self._settings, "node.id": str(number)}
+        settings = {**self._settings, "node.id": str(number), **(own or {})}
         broker = BarnabasServer(self.data_dir(number), settings, port=port)
         self.brokers[number] = self._stack.enter_context(broker)
         return broker
