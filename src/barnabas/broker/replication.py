@@ -30,6 +30,7 @@ class Replication:
                 lambda: broker.broker_epoch,
                 self._address_of,
                 broker.manager.flush,
+                broker.manager.checkpoint_log,
                 broker.replicas.disk_failed,
                 Throttle(lambda: config["follower.replication.throttled.rate"]),
                 broker.clock,

@@ -13,7 +13,7 @@ that is throttled (`follower.replication.throttled.replicas`), for as long as wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.core import logs
@@ -75,6 +75,7 @@ class Surroundings(NamedTuple):
     address_of: Callable[[int], tuple[str, int] | None]
     """Host and port of a broker's inter-broker listener, if it is registered."""
     flush: Callable[[Log], asyncio.Future[int]]
+    checkpoint: Callable[[Log], Coroutine[Any, Any, None]]
     disk_failed: Callable[[Partition, OSError], Any]
     throttle: Throttle
     clock: Clock
@@ -302,7 +303,7 @@ class ReplicaFetcher:
             return
         self._session_id = response.session_id
         self._session_epoch = self._session_epoch + 1 if self._session_epoch < _LAST_EPOCH else 1
-        flushes: list[asyncio.Future[int]] = []
+        flushes: list[asyncio.Future[Any]] = []
         for topic in response.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
@@ -321,7 +322,7 @@ class ReplicaFetcher:
             await asyncio.gather(*flushes, return_exceptions=True)
 
     async def _take_one(
-        self, channel: Channel, key: Key, copy: _Copy, data: PartitionData, flushes: list[asyncio.Future[int]]
+        self, channel: Channel, key: Key, copy: _Copy, data: PartitionData, flushes: list[asyncio.Future[Any]]
     ) -> None:
         partition = copy.partition
         log = partition.log
@@ -346,6 +347,8 @@ class ReplicaFetcher:
             partition.follow_leader(data.high_watermark, data.log_start_offset)
             if log.log_start_offset != start:
                 self._due[key] = None
+                # The next fetch tells the leader that this is gone, so it must not come back with a restart.
+                flushes.append(asyncio.ensure_future(self._around.checkpoint(log)))
             copy.failures = 0
 
     def _ask_for_more(self, key: Key, copy: _Copy, copied_bytes: int) -> None:

@@ -86,6 +86,7 @@ class ReplicaBroker:
                 lambda: self.broker_epoch,
                 cluster.address_of,
                 self.manager.flush,
+                self.manager.checkpoint_log,
                 self.replicas.disk_failed,
                 Throttle(lambda: cluster.follower_rate),
                 self.clock,

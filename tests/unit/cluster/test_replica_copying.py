@@ -9,6 +9,8 @@ import pytest
 
 from barnabas.cluster.replica_fetcher import FetchSettings
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.storage.checkpoints import LOG_START_OFFSETS, read_offsets
+from barnabas.storage.disk import RealDisk
 from tests.unit.cluster.replica_cluster import ReplicaCluster, eventually, log_bytes, placed, running
 from tests.unit.storage.storage_helpers import values
 
@@ -140,6 +142,20 @@ def test_a_new_replica_begins_where_the_leaders_log_begins(tmp_path: Path) -> No
             assert follower.log.log_start_offset == 23
             assert values(follower.log) == VALUES[23:]
             await eventually(lambda: cluster.registration().isr == (1, 2))
+
+    asyncio.run(scenario())
+
+
+def test_a_follower_writes_down_where_its_log_begins_before_it_says_so(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path, 2) as cluster:
+            await cluster.create(placed(1, 2))
+            await cluster.produce(1, b"a", b"b", b"c")
+            leader = cluster.brokers[1].partition()
+            leader.delete_records(2)
+            await eventually(lambda: leader.low_watermark == 2)
+            written = read_offsets(RealDisk(), str(tmp_path / "2" / LOG_START_OFFSETS))
+            assert list(written.values()) == [2]
 
     asyncio.run(scenario())
 
