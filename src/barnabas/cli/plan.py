@@ -23,10 +23,7 @@ class PlanError(ValueError):
 def propose(
     state: ClusterState, drain: Iterable[int] = (), factor: int | None = None, only: Sequence[str] = ()
 ) -> Plan:
-    """An even spread over all brokers but the drained ones; with a factor, that many replicas.
-
-    With `only`, of these topics alone, as if there were no others.
-    """
+    """An even spread over all brokers but the drained ones; with a factor, that many replicas; or of `only` some."""
     drained = set(drain)
     racks = {broker.node_id: broker.rack for broker in state.cluster.brokers}
     if unknown := sorted(drained - racks.keys() - set(state.missing)):
@@ -36,15 +33,12 @@ def propose(
     names = {topic.name for topic in state.topics}
     if strangers := [topic for topic in only if topic not in names]:
         raise PlanError(f"topic {strangers[0]!r} does not exist")
-    chosen = {
-        Place(*partition): info.replicas
-        for partition, info in state.partitions.items()
-        if not only or partition.topic in only
-    }
     targets = {broker: rack for broker, rack in racks.items() if broker not in drained}
-    factors = dict.fromkeys((place.topic for place in chosen), factor) if factor is not None else None
+    chosen = set(only) or names
+    factors = None if factor is None else dict.fromkeys(chosen, factor)
+    before = {Place(*partition): info.replicas for partition, info in state.partitions.items()}
     try:
-        plan = balance(chosen, targets, factors)
+        plan = balance(before, targets, factors, chosen)
     except ValueError as error:
         raise PlanError(str(error)) from None
     return {TopicPartition(*place): replicas for place, replicas in plan.items()}

@@ -39,14 +39,19 @@ def balance(
     assignment: Assignment,
     racks: Mapping[int, str | None],
     factors: Mapping[str, int] | None = None,
+    only: Set[str] | None = None,
 ) -> dict[Place, tuple[int, ...]]:
     """New replicas, the preferred leader first, of the partitions that change.
 
     `racks` has the brokers that may have replicas; others are emptied. `factors` has the topics whose number of
-    replicas changes. ValueError if there are fewer brokers than a partition needs.
+    replicas changes. With `only`, other topics than these stay as they are. ValueError if there are fewer brokers than
+    a partition needs.
     """
-    plan = _Plan(assignment, racks)
+    stays = {place for place in assignment if only is not None and place.topic not in only}
+    plan = _Plan(assignment, racks, stays)
     for place, replicas in sorted(assignment.items()):
+        if place in stays:
+            continue
         factor = (factors or {}).get(place.topic, len(replicas))
         if factor > len(racks):
             raise ValueError(f"{place.topic} cannot have {factor} replicas on {len(racks)} brokers")
@@ -57,14 +62,15 @@ def balance(
     return {
         place: tuple(replicas)
         for place, replicas in sorted(plan.replicas.items())
-        if replicas != list(assignment[place])
+        if replicas != list(assignment[place]) and place not in stays
     }
 
 
 class _Plan:
-    def __init__(self, assignment: Assignment, racks: Mapping[int, str | None]) -> None:
+    def __init__(self, assignment: Assignment, racks: Mapping[int, str | None], stays: Set[Place]) -> None:
         self.replicas = {place: [b for b in assignment[place] if b in racks] for place in sorted(assignment)}
         self._before = assignment
+        self._stays = stays
         self._brokers = sorted(racks)
         has_racks = all(rack is not None for rack in racks.values())
         self._rack_of = {broker: racks[broker] if has_racks else str(broker) for broker in self._brokers}
@@ -142,7 +148,7 @@ class _Plan:
 
     def _worth(self, place: Place, giver: int, taker: int) -> _Worth | None:
         """None for a move that may not be."""
-        if place not in self._on[giver] or not self._may_replace(place, giver, taker):
+        if place in self._stays or place not in self._on[giver] or not self._may_replace(place, giver, taker):
             return None
         moves = (taker not in self._before[place]) - (giver not in self._before[place])
         return moves, self._of_topic[taker, place.topic] - self._of_topic[giver, place.topic], place
@@ -200,11 +206,12 @@ class _Plan:
         """Change the order of replicas until the brokers are first in equally many, or nothing helps."""
         led: dict[int, set[Place]] = {broker: set() for broker in self._brokers}
         for place, replicas in self.replicas.items():
-            led[replicas[0]].add(place)
+            if replicas:
+                led[replicas[0]].add(place)
 
         def steps(leader: int) -> Iterator[tuple[Place, int]]:
             best: dict[int, Place] = {}
-            for place in led[leader]:
+            for place in led[leader] - self._stays:
                 for broker in self.replicas[place][1:]:
                     best[broker] = min(place, best.get(broker, place))
             return ((best[broker], broker) for broker in sorted(best))

@@ -93,6 +93,13 @@ def test_only_the_named_topic_changes_its_number_of_replicas() -> None:
     assert {partition.topic for partition in plan} == {"a"}
 
 
+def test_topics_that_stay_count_all_the_same() -> None:
+    before = {**placed((1, 2), 6, 1, "here"), **{Place("a", number): (1,) for number in range(4)}, Place("b", 0): (4,)}
+    plan = balance(before, dict.fromkeys((1, 2, 3)), only={"a"})
+    assert {partition.topic for partition in plan} == {"a"}
+    assert loads(after(before, plan), (1, 2, 3, 4)) == [4, 3, 3, 1]
+
+
 def test_replicas_that_share_a_rack_part() -> None:
     before = {Place("t", 0): (1, 2), Place("t", 1): (3, 4)}
     plan = balance(before, {1: "a", 2: "a", 3: "b", 4: "b"})
