@@ -81,6 +81,7 @@ class _Decided:
     size: int = 0
     replies: list[tuple[Waiter, Any]] = field(default_factory=list)
     """A reply that is an exception is raised where the event was submitted."""
+    unclean_elections: int = 0
 
 
 class MetadataLog:
@@ -101,6 +102,8 @@ class MetadataLog:
         self.controller_epoch = 0
         self.trouble = ""
         """Why the store is out of reach, if it is."""
+        self.unclean_elections = 0
+        """Of partitions, by this broker as the controller."""
         self._store = store
         self._clock = clock
         self._rng = rng
@@ -331,6 +334,7 @@ class MetadataLog:
                 self._wake.set()
                 return
             self._publish(decided.image)
+            self.unclean_elections += decided.unclean_elections
         for waiter, reply in decided.replies:
             _answer(waiter, reply)
         if self.image.index - self._snapshot_index >= self._snapshot_every:
@@ -361,8 +365,9 @@ class MetadataLog:
                 decided.records += records
                 decided.size += size
                 decided.replies.append((waiter, outcome.reply))
+                decided.unclean_elections += outcome.unclean_elections
                 for warning in outcome.warnings:
-                    _log.warning("configuration accepted without effect", detail=warning)
+                    _log.warning("controller's decision", warning=warning)
             self._pending.popleft()
         return decided
 

@@ -7,8 +7,10 @@ nothing that was acknowledged. A leader is elected, if the one that is there can
 with a new leader, or when a replica goes that might still take itself for one.
 
 A leader comes from the in-sync replicas, and from the eligible ones when nobody is in sync. When nobody is eligible
-either, because all have restarted uncleanly, the last known leader is the best there is; any other replica comes
-after that, and only if the operator allows it. Both may lose acknowledged records, so they are told of.
+either, because all have restarted uncleanly, the operator decides: the partition has no leader until unclean elections
+are allowed, or one is asked for. It may lose acknowledged records, so it is told of; the last known leader is the best
+choice then, and a replica that is being added the worst. A partition that never had but one replica has no better one
+to wait for, so that one leads again in any case.
 """
 
 from __future__ import annotations
@@ -148,8 +150,12 @@ def _elect(
         if election is Election.PREFERRED:
             keeps = keeps and candidates[0] != partition.replicas[0]
         return partition.leader if keeps else candidates[0], False
-    if not complete and partition.last_known_elr and partition.last_known_elr[0] in may_lead:
-        return partition.last_known_elr[0], True
-    alive = [replica for replica in partition.replicas if replica in may_lead] if any_replica else []
-    alive.sort(key=partition.adding_replicas.__contains__)  # those that are being added may have nothing yet
+    adding = partition.adding_replicas
+    is_hopeless = not complete and len(partition.replicas) - len(adding) == 1
+    if not any_replica and not is_hopeless:
+        return NO_LEADER, False
+    alive = [
+        replica for replica in partition.replicas if replica in may_lead and (any_replica or replica not in adding)
+    ]
+    alive.sort(key=lambda replica: (replica in adding, replica not in partition.last_known_elr))
     return (alive[0], True) if alive else (NO_LEADER, False)

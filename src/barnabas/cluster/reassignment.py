@@ -73,9 +73,11 @@ def _alter(image: Image, wanted: Reassignment, allow_factor_change: bool, change
         raise _refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, wanted, "no reassignment is in progress")
     target = before if wanted.replicas is None else wanted.replicas
     topic = image.topics[wanted.topic]
-    settled = settle(partition, _towards(image, partition, before, target), changes.rules(topic), changes.may_lead)
+    rules = changes.rules(topic)
+    settled = settle(partition, _towards(image, partition, before, target), rules, changes.may_lead)
     after = settled.partition
-    if not (after.isr or after.eligible_leader_replicas or after.last_known_elr):
+    has_somebody = after.isr or after.eligible_leader_replicas or after.last_known_elr
+    if not has_somebody or (settled.is_unclean and not rules.unclean):
         problem = "all that is known to be complete would go; wait, or allow unclean elections"
         raise _refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, wanted, problem)
     changes.accept(topic, wanted.partition, settled)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cluster.events import AlterConfigs, BrokerHeartbeat, BrokerState, RegisterBroker, UnregisterBroker
+from barnabas.cluster.events import (
+    PREFERRED_ELECTION,
+    UNCLEAN_ELECTION,
+    AlterConfigs,
+    AlterReassignments,
+    BrokerHeartbeat,
+    BrokerState,
+    ElectLeaders,
+    Reassignment,
+    RegisterBroker,
+    UnregisterBroker,
+)
 from barnabas.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigResource
 from barnabas.cluster.records import NO_LEADER
 from tests.unit.cluster.clusters import TestCluster
@@ -106,28 +117,54 @@ def test_a_restart_takes_leaderships_away_under_a_higher_epoch_even_if_it_was_ne
     assert cluster.partition().leader_epoch == 1
 
 
-def test_when_nobody_is_eligible_the_last_known_leader_leads_and_it_is_told() -> None:
+def all_restarted_uncleanly() -> TestCluster:
     cluster = with_min_isr_2()
-    cluster.fence(3, 2)
-    cluster.start(2, is_clean=False)
-    cluster.start(3)
-    assert state(cluster) == (1, (1,), (), ())
-    cluster.register(1, is_clean=False)
-    assert state(cluster) == (NO_LEADER, (), (), (1,)), "2 and 3 live, but nobody allows them"
+    cluster.submit(ElectLeaders(PREFERRED_ELECTION))
+    cluster.fence(1)
+    assert cluster.partition().leader == 2
+    for broker in (3, 2, 1):
+        cluster.start(broker, is_clean=False)
+    return cluster
+
+
+def test_when_nobody_is_eligible_the_partition_waits_for_the_operator() -> None:
+    cluster = all_restarted_uncleanly()
+    assert state(cluster) == (NO_LEADER, (), (), (2,)), "all live, but any of them may have lost records"
     assert cluster.outcome.unclean_elections == 0
-    cluster.submit(BrokerHeartbeat(1, cluster.image.brokers[1].epoch, cluster.image.index))
-    assert state(cluster) == (1, (1,), (), ())
+
+
+def test_of_those_that_may_have_lost_records_the_last_known_leader_is_the_best() -> None:
+    cluster = all_restarted_uncleanly()
+    configure(cluster, TOPIC_RESOURCE, "orders", unclean_leader_election_enable="true")
+    assert state(cluster) == (2, (2,), (), ())
     assert cluster.partition().leader_recovery_state == 1
     assert cluster.outcome.unclean_elections == 1
     assert cluster.outcome.warnings == ("unclean election of leaders for 1 partitions: orders-0; records may be lost",)
 
 
-def test_the_only_replica_leads_again_after_an_unclean_restart() -> None:
+def test_an_operator_may_ask_for_the_election_instead() -> None:
+    cluster = all_restarted_uncleanly()
+    (elected,) = cluster.submit(ElectLeaders(UNCLEAN_ELECTION, (("orders", 0),)))
+    assert elected.error is None
+    assert state(cluster) == (2, (2,), (), ())
+
+
+def test_the_only_replica_leads_again_after_an_unclean_restart_and_it_is_told() -> None:
     cluster = TestCluster(1)
     cluster.create(1)
     cluster.start(1, is_clean=False)
     assert state(cluster) == (1, (1,), (), ())
     assert cluster.outcome.unclean_elections == 1
+
+
+def test_a_replica_that_is_being_added_is_no_choice_where_the_only_one_restarts_uncleanly() -> None:
+    cluster = TestCluster(2)
+    cluster.create(1)
+    cluster.submit(AlterReassignments((Reassignment("orders", 0, (2,)),)))
+    cluster.register(1, is_clean=False)
+    assert cluster.partition().leader == NO_LEADER
+    cluster.submit(BrokerHeartbeat(1, cluster.image.brokers[1].epoch, cluster.image.index))
+    assert cluster.partition().leader == 1
 
 
 def test_an_operator_who_prefers_availability_gets_any_live_replica() -> None:

@@ -103,7 +103,7 @@ class Replication(RuleBasedStateMachine):
         assert new.isr == (new.leader,)
         by_operator = isinstance(event, ElectLeaders) and event.election_type == UNCLEAN_ELECTION
         if not self.unclean_is_allowed[where[0]] and not by_operator:
-            assert (new.leader,) == old.last_known_elr, "nobody is left, and this one led last"
+            assert set(old.replicas) - set(old.adding_replicas) == {new.leader}, "nobody but the operator may choose"
         kept = self.disk(new.leader, where)
         self.acknowledged[where] = self.acknowledged.get(where, frozenset()) & kept
 
