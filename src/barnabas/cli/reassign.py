@@ -78,7 +78,7 @@ def _choose(
     state: ClusterState, drain: Sequence[int], factor: int | None, topics: Sequence[str], file: Path | None
 ) -> plans.Plan:
     if state.moves:
-        fail(f"{_partitions(len(state.moves))} are moving already; {_GO_ON}")
+        fail(f"{_partitions(len(state.moves))} {'is' if len(state.moves) == 1 else 'are'} moving already; {_GO_ON}")
     try:
         if file is None:
             return plans.propose(state, drain, factor, topics)
