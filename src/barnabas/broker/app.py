@@ -23,6 +23,7 @@ from barnabas.broker.groups import group_coordinator, topics_of
 from barnabas.broker.heartbeats import Heartbeats
 from barnabas.broker.leader_balance import LeaderBalance
 from barnabas.broker.metrics import Metrics, PartitionSample
+from barnabas.broker.peers import Address, Peers
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.replication import Replication
 from barnabas.broker.sessions import Sessions
@@ -95,6 +96,7 @@ class Broker:
         self.controller = ControllerClient(self.metadata, self._sessions, network, self.inter_broker_listener)
         self._heartbeats = Heartbeats(self, disk, random, boot_id)
         self.replicas = Replicas(self.broker_id, self.manager, self.log_config)
+        self.peers = Peers(network, self.address_of, f"barnabas-broker-{self.broker_id}")
         self._replication = Replication(self, network)
         self.fetch_sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], random)
         self.producer_ids = ProducerIds(self)
@@ -178,6 +180,7 @@ class Broker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.controller.close()
+        self.peers.close()
         await self.manager.close(self.broker_epoch)
         await self.metadata.stop()
         await self._store.close()
@@ -211,6 +214,12 @@ class Broker:
             topics = topics_of(image)
             for driver in self.groups.drivers():
                 driver.tell(lambda shard, now: shard.topics_changed(topics, now))
+
+    def address_of(self, broker_id: int) -> Address | None:
+        """Where a registered broker listens for other brokers."""
+        registered = self.metadata.image.brokers.get(broker_id)
+        endpoint = registered.endpoint(self.inter_broker_listener) if registered is not None else None
+        return (endpoint.host, endpoint.port) if endpoint is not None else None
 
     def log_config(self, topic: str) -> LogConfig:
         """A topic's settings as they are now."""

@@ -103,6 +103,13 @@ class Coordinator(Generic[S]):
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return partition_of(key, len(topic.partitions))
 
+    def leader_of(self, key: str) -> int:
+        """The broker that coordinates a group or transactional id; -1 while there is none."""
+        partition = (
+            self._broker.metadata.image.partition(self.topic, self.partition_for(key)) if self.has_topic else None
+        )
+        return -1 if partition is None else partition.leader
+
     def execute(
         self, key: str, operation: Callable[[S, Token, Now], Outcome], producer: Producer | None = None
     ) -> asyncio.Future[Any]:

@@ -28,7 +28,7 @@ class Replication:
                 network,
                 broker.broker_id,
                 lambda: broker.broker_epoch,
-                self._address_of,
+                broker.address_of,
                 broker.manager.flush,
                 broker.manager.checkpoint_log,
                 broker.replicas.disk_failed,
@@ -56,11 +56,6 @@ class Replication:
     async def close(self) -> None:
         self._broker.replicas.fetchers = None
         await self._fetchers.close()
-
-    def _address_of(self, broker_id: int) -> tuple[str, int] | None:
-        registered = self._broker.metadata.image.brokers.get(broker_id)
-        endpoint = registered.endpoint(self._broker.inter_broker_listener) if registered is not None else None
-        return (endpoint.host, endpoint.port) if endpoint is not None else None
 
     def _alter_isr(self, partition: Partition, members: Members) -> asyncio.Future[AlteredPartition | Failure]:
         broker = self._broker

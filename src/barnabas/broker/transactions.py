@@ -8,7 +8,7 @@ coordinator moves to another broker, which then does the same from the record.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinator_runtime import ShardDriver
@@ -16,19 +16,28 @@ from barnabas.broker.coordinators import Coordinator
 from barnabas.broker.groups import OFFSETS_TOPIC
 from barnabas.cluster.events import NewTopic
 from barnabas.coordinator.outcome import Now, Outcome
+from barnabas.coordinator.transaction import TopicPartition
 from barnabas.core import logs
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.control import ControlType, EndMarker
+from barnabas.wire.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
     from barnabas.cluster.partition import Partition
     from barnabas.coordinator.group_shard import GroupShard
-    from barnabas.coordinator.transaction import TopicPartition
     from barnabas.coordinator.transaction_shard import MarkerToWrite, TransactionShard
 
 TRANSACTIONS_TOPIC = "__transaction_state"
 _RETRY_SECONDS = 0.1
+_GONE = -2  # in place of a leader: there is no such partition any more
+_BETWEEN_BROKERS = 2  # the version of WriteTxnMarkers that coordinators speak
+_REFUSALS = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+"""What no repetition will change: a newer coordinator, or the producer's next transaction, was faster."""
 _log = logs.get_logger(__name__)
 
 
@@ -68,7 +77,7 @@ def _new_shard(broker: Broker, partition: Partition) -> TransactionShard:
 
 
 class Markers:
-    """Writes markers into the partitions that this broker leads."""
+    """Has markers written into partitions, by the brokers that lead them."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -82,29 +91,75 @@ class Markers:
             task.add_done_callback(self._tasks.discard)
 
     async def _write(self, driver: ShardDriver[TransactionShard], marker: MarkerToWrite) -> None:
-        left = list(marker.partitions)
+        left = set(marker.partitions)
         while left and not driver.is_closed:
-            outcomes = await asyncio.gather(*(self._write_to(partition, marker) for partition in left))
-            written = [partition for partition, is_done in zip(left, outcomes) if is_done]
-            left = [partition for partition, is_done in zip(left, outcomes) if not is_done]
+            writing = [self._write_at(leader, led, marker) for leader, led in self._by_leader(left).items()]
+            written = [partition for done in await asyncio.gather(*writing) for partition in done]
+            left.difference_update(written)
             if written:
                 driver.tell(_markers_written(marker, written))
             if left:
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _write_to(self, partition: TopicPartition, marker: MarkerToWrite) -> bool:
-        """Whether the partition has its marker, or will never need one."""
+    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in sorted(partitions):
+            found = self._broker.metadata.image.partition(partition.topic, partition.partition)
+            by_leader.setdefault(_GONE if found is None else found.leader, []).append(partition)
+        return by_leader
+
+    async def _write_at(self, leader: int, led: list[TopicPartition], marker: MarkerToWrite) -> list[TopicPartition]:
+        """The partitions that have their marker, or will never need one."""
         broker = self._broker
-        if broker.metadata.image.partition(partition.topic, partition.partition) is None:
-            return True  # the topic is gone
+        if leader == _GONE:
+            return led
+        if leader == broker.broker_id:
+            outcomes = await asyncio.gather(
+                *(outcome_of_marker(broker, each.topic, each.partition, marker) for each in led)
+            )
+            codes = dict(zip(led, outcomes))
+        else:
+            codes = await self._ask(leader, led, marker)
+        for partition, code in codes.items():
+            if code in _REFUSALS:
+                _log.warning("marker refused", topic=partition.topic, partition=partition.partition, error=code.name)
+        return [partition for partition, code in codes.items() if code is ErrorCode.NONE or code in _REFUSALS]
+
+    async def _ask(
+        self, leader: int, led: list[TopicPartition], marker: MarkerToWrite
+    ) -> dict[TopicPartition, ErrorCode]:
+        """What another broker says of the partitions that it leads; of none, if it does not answer."""
+        topics: dict[str, WritableTxnMarkerTopic] = {}
+        for partition in led:
+            topic = topics.setdefault(partition.topic, WritableTxnMarkerTopic(partition.topic))
+            topic.partition_indexes.append(partition.partition)
+        asked = WritableTxnMarker(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.commit,
+            list(topics.values()),
+            marker.coordinator_epoch,
+            marker.transaction_version,
+        )
         try:
-            await write_marker(broker, partition.topic, partition.partition, marker)
-        except KafkaError as error:
-            if error.code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED):
-                _log.warning("marker refused", topic=partition.topic, partition=partition.partition, problem=str(error))
-                return True
-            return False
-        return True
+            response = await self._broker.peers.request(leader, WriteTxnMarkersRequest([asked]), _BETWEEN_BROKERS)
+        except OSError:
+            return {}
+        return {
+            TopicPartition(topic.name, each.partition_index): ErrorCode(each.error_code)
+            for result in response.markers
+            for topic in result.topics
+            for each in topic.partitions
+        }
+
+
+async def outcome_of_marker(broker: Broker, topic: str, index: int, marker: MarkerToWrite) -> ErrorCode:
+    """Write a marker to a partition that this broker should lead; how that ended."""
+    try:
+        await write_marker(broker, topic, index, marker)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
 
 
 async def write_marker(broker: Broker, topic: str, index: int, marker: MarkerToWrite) -> None:

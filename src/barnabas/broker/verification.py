@@ -1,8 +1,9 @@
 """Whether a transaction knows of the partitions that it writes to (KIP-890).
 
 A record of a transaction that its coordinator does not know of would never be ended, and hold up readers for ever. So
-before the first batch of a transaction in a partition, the coordinator is asked; for clients of the second protocol,
-which no longer say so themselves, the partition is added to the transaction by the same question.
+before the first batch of a transaction in a partition, the coordinator is asked, which may be another broker; for
+clients of the second protocol, which no longer say so themselves, the partition is added to the transaction by the same
+question.
 
 The answer takes its time, and the transaction may end meanwhile. A batch that is appended after the end of its
 transaction would again be one that nobody ends. So whoever asks first sets a `Guard`, and looks at it, by `refused`, in
@@ -16,7 +17,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.wire.messages.k24_add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
+from barnabas.wire.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
@@ -88,6 +94,9 @@ def join_transaction(
             lambda shard, token, now: shard.add_partitions_to_txn(transaction, _BETWEEN_BROKERS, token, now),
         )
     except KafkaError as error:
+        leader = broker.transactions.leader_of(transactional_id) if error.code is ErrorCode.NOT_COORDINATOR else -1
+        if leader not in (-1, broker.broker_id):
+            return asyncio.ensure_future(_ask(broker, leader, transaction, asked))
         errors.set_result(dict.fromkeys(asked, error.code))
         return errors
 
@@ -102,11 +111,29 @@ def join_transaction(
     return errors
 
 
+async def _ask(
+    broker: Broker, coordinator: int, transaction: AddPartitionsToTxnTransaction, asked: list[PartitionKey]
+) -> dict[PartitionKey, ErrorCode]:
+    """The same of a coordinator that is another broker."""
+    request = AddPartitionsToTxnRequest([transaction])
+    try:
+        response = await broker.peers.request(coordinator, request, _BETWEEN_BROKERS)
+    except OSError:
+        return dict.fromkeys(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if response.error_code:
+        return dict.fromkeys(asked, ErrorCode(response.error_code))
+    return _refusals(response.results_by_transaction[0])
+
+
 def _errors_of(reply: asyncio.Future[object], asked: list[PartitionKey]) -> dict[PartitionKey, ErrorCode]:
     problem = reply.exception()
     if isinstance(problem, KafkaError):
         return dict.fromkeys(asked, problem.code)
     result: Any = reply.result()
+    return _refusals(result)
+
+
+def _refusals(result: AddPartitionsToTxnResult) -> dict[PartitionKey, ErrorCode]:
     return {
         (topic.name, each.partition_index): ErrorCode(each.partition_error_code)
         for topic in result.topic_results

@@ -19,7 +19,15 @@ from barnabas.coordinator.transaction_shard import MarkerToWrite, TransactionOut
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.batch import headers
 from barnabas.records.control import ControlType, EndMarker, parse_end_marker
-from tests.unit.broker.shards import RunningClock, Stage, held, run, until
+from barnabas.wire.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from tests.unit.broker.shards import ME, OTHER, RunningClock, Stage, held, run, until
 from tests.unit.storage.storage_helpers import append
 
 ORDERS = TopicPartition("orders", 0)
@@ -66,12 +74,40 @@ class World:
         self.partitions = partitions
         self.failed: list[OSError] = []
         self.group_driver: GroupDriver | None = None
+        self.leaders: dict[str, int] = {}
+        """Of topics that another broker leads."""
+        self.asked: list[WritableTxnMarker] = []
+        self.answers: list[ErrorCode | OSError] = []
+        """Of other brokers, one for each question."""
         self.broker: Any = SimpleNamespace(
-            metadata=SimpleNamespace(image=SimpleNamespace(partition=lambda topic, index: partitions.get(topic))),
+            broker_id=ME,
+            metadata=SimpleNamespace(image=self),
             replicas=self,
+            peers=self,
             clock=RunningClock(),
             groups=SimpleNamespace(driver=lambda index: self.group_driver),
         )
+
+    def partition(self, topic: str, index: int) -> Any:
+        """As the metadata have it."""
+        is_known = topic in self.partitions or topic in self.leaders
+        return SimpleNamespace(leader=self.leaders.get(topic, ME)) if is_known else None
+
+    async def request(self, broker_id: int, request: WriteTxnMarkersRequest, version: int) -> WriteTxnMarkersResponse:
+        """Another broker's answer for all partitions that it is asked for."""
+        (asked,) = request.markers
+        assert {self.leaders[topic.name] for topic in asked.topics} == {broker_id}
+        self.asked.append(asked)
+        answer = self.answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        topics = [
+            WritableTxnMarkerTopicResult(
+                topic.name, [WritableTxnMarkerPartitionResult(index, answer) for index in topic.partition_indexes]
+            )
+            for topic in asked.topics
+        ]
+        return WriteTxnMarkersResponse([WritableTxnMarkerResult(asked.producer_id, topics)])
 
     def get(self, topic: str, index: int) -> Partition:
         found = self.partitions[topic]
@@ -250,5 +286,51 @@ def test_a_coordinator_that_was_replaced_tries_no_more(tmp_path: Path) -> None:
         await asyncio.sleep(0.01)
         assert driver.done == []
         assert markers_in(stage) == []
+
+    run(story())
+
+
+# partitions that other brokers lead
+
+
+def test_another_leader_is_asked_until_it_has_written_the_marker(tmp_path: Path) -> None:
+    async def story() -> None:
+        stage = Stage(tmp_path)
+        world = World(orders=open_transaction(stage))
+        world.leaders = {"__consumer_offsets": OTHER}
+        world.answers = [ConnectionError("gone"), ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE]
+        driver = Driver()
+        committed(world, driver, marker(ORDERS, OFFSETS))
+        await until(lambda: driver.done == [ORDERS, OFFSETS])
+        assert len(world.asked) == 3
+        asked = world.asked[0]
+        assert (asked.producer_id, asked.producer_epoch, asked.coordinator_epoch) == (PRODUCER_ID, EPOCH, 5)
+        assert asked.transaction_result
+
+    run(story())
+
+
+def test_another_leader_is_asked_for_all_its_partitions_at_once() -> None:
+    async def story() -> None:
+        world = World()
+        world.leaders = {"orders": OTHER, "__consumer_offsets": OTHER}
+        world.answers = [ErrorCode.NONE]
+        driver = Driver()
+        partitions = (ORDERS, TopicPartition("orders", 1), OFFSETS)
+        committed(world, driver, marker(*partitions))
+        await until(lambda: set(driver.done) == set(partitions))
+        assert len(world.asked) == 1
+
+    run(story())
+
+
+def test_another_leader_that_knows_of_a_later_epoch_needs_no_marker() -> None:
+    async def story() -> None:
+        world = World()
+        world.leaders = {"orders": OTHER}
+        world.answers = [ErrorCode.INVALID_PRODUCER_EPOCH]
+        driver = Driver()
+        committed(world, driver, marker(ORDERS))
+        await until(lambda: driver.done == [ORDERS])
 
     run(story())

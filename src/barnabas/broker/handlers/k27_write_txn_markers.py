@@ -8,11 +8,11 @@ partition once its marker is committed.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
-from barnabas.broker.transactions import write_marker
+from barnabas.broker.transactions import outcome_of_marker
 from barnabas.coordinator.transaction_shard import MarkerToWrite
-from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k27_write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 async def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(markers=[await _write(marker, context) for marker in request.markers])
+    return WriteTxnMarkersResponse(await asyncio.gather(*(_write(marker, context) for marker in request.markers)))
 
 
 async def _write(asked: WritableTxnMarker, context: Context) -> WritableTxnMarkerResult:
@@ -44,11 +44,8 @@ async def _write(asked: WritableTxnMarker, context: Context) -> WritableTxnMarke
     for topic in asked.topics:
         results = WritableTxnMarkerTopicResult(topic.name)
         result.topics.append(results)
-        for index in topic.partition_indexes:
-            code = ErrorCode.NONE
-            try:
-                await write_marker(context.broker, topic.name, index, marker)
-            except KafkaError as error:
-                code = error.code
-            results.partitions.append(WritableTxnMarkerPartitionResult(index, code))
+        codes = await asyncio.gather(
+            *(outcome_of_marker(context.broker, topic.name, index, marker) for index in topic.partition_indexes)
+        )
+        results.partitions += map(WritableTxnMarkerPartitionResult, topic.partition_indexes, codes)
     return result
