@@ -125,7 +125,7 @@ def test_a_transaction_ends_as_decided_when_its_coordinator_is_killed(cluster: C
 
 
 def test_kafkas_producer_writes_transactions_over_all_brokers(cluster: Cluster, topic_name: str) -> None:
-    """Of the second protocol: whoever leads a partition has it added to the transaction, wherever that is coordinated."""
+    """Of the second protocol: who leads a partition has it added to the transaction, wherever that is coordinated."""
     for transactional_id in ("a", "b", "c"):  # each with another coordinator
         kafka_tool(
             "org.apache.kafka.tools.ProducerPerformance",
