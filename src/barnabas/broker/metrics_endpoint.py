@@ -205,6 +205,15 @@ def _state_families(state: StateSample) -> Iterator[Metric]:
         value=state.uncleanable_logs,
     )
 
+    yield GaugeMetricFamily(
+        "barnabas_controller_active", "Whether this broker is the controller: 1 or 0.", value=state.is_controller
+    )
+    yield CounterMetricFamily(
+        "barnabas_unclean_elections",
+        "Partitions that this broker, as the controller, gave a leader that may miss acknowledged records.",
+        value=state.unclean_elections,
+    )
+
 
 def _copy(histogram: Histogram) -> tuple[list[int], float]:
     return list(histogram.buckets), histogram.seconds

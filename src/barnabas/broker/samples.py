@@ -1,4 +1,4 @@
-"""What a broker's coordinators and its compaction look like at the moment of a scrape."""
+"""What a broker's part in the cluster, its coordinators and its compaction look like at the moment of a scrape."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ class StateSample(NamedTuple):
     """By the state of their transaction."""
     compaction: Totals = Totals()
     uncleanable_logs: int = 0
+    is_controller: bool = False
+    unclean_elections: int = 0
 
 
 NOTHING = StateSample()
@@ -48,6 +50,8 @@ def sample_state(broker: Broker) -> StateSample:
         ),
         cleaner.totals,
         cleaner.uncleanable_logs,
+        broker.metadata.is_controller,
+        broker.metadata.unclean_elections,
     )
 
 

@@ -1,4 +1,4 @@
-"""Coordinators and compaction in the metrics: by state, and in names that are written down."""
+"""Coordinators, compaction and the controller in the metrics: by state, and in names that are written down."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rendered(state: StateSample) -> str:
     return body.decode()
 
 
-def test_coordinators_and_compaction_are_told() -> None:
+def test_coordinators_compaction_and_the_controller_are_told() -> None:
     text = rendered(
         StateSample(
             {("group", "loaded"): 49, ("group", "loading"): 1, ("transaction", "loaded"): 0},
@@ -29,6 +29,8 @@ def test_coordinators_and_compaction_are_told() -> None:
             {"Ongoing": 4, "CompleteCommit": 5},
             Totals(7, 1.5, 1000, 400),
             1,
+            True,
+            3,
         )
     )
     found = {
@@ -49,6 +51,8 @@ def test_coordinators_and_compaction_are_told() -> None:
         ("barnabas_compaction_read_bytes_total",): 1000,
         ("barnabas_compaction_written_bytes_total",): 400,
         ("barnabas_compaction_uncleanable_logs",): 1,
+        ("barnabas_controller_active",): 1,
+        ("barnabas_unclean_elections_total",): 3,
     }.items():
         assert found[labels] == expected, labels
 
