@@ -54,6 +54,7 @@ def test_the_features_that_change_what_clients_do_are_named(client: Client) -> N
     response = client.call(ApiVersionsRequest("test", "1.0"))
     levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
     assert (levels["group.version"], levels["transaction.version"]) == (1, 2)
+    assert levels["eligible.leader.replicas.version"] == 1
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767])

@@ -34,6 +34,7 @@ SUPPORTED_FEATURES = {
     "metadata.version": SupportedFeature(r.METADATA_VERSION, r.METADATA_VERSION),
     "group.version": SupportedFeature(0, 1),
     "transaction.version": SupportedFeature(0, 2),
+    "eligible.leader.replicas.version": SupportedFeature(0, 1),
 }
 """What this version of Barnabas supports, for its registration."""
 

@@ -147,4 +147,9 @@ def test_a_feature_stands_where_every_broker_supports_it_and_never_goes_back() -
 
 
 def test_a_new_cluster_has_the_metadata_version_of_its_records() -> None:
-    assert TestCluster(1).image.features == {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
+    assert TestCluster(1).image.features == {
+        "metadata.version": 30,
+        "group.version": 1,
+        "transaction.version": 2,
+        "eligible.leader.replicas.version": 1,
+    }
