@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from barnabas.storage.log_config import LogConfig
     from barnabas.storage.manager import LogManager
 
+_LAG_CHECK_SECONDS = 0.5  # where followers leave for the number of records that they lack, which is soon reached
 _log = logs.get_logger(__name__)
 
 
@@ -59,6 +60,7 @@ class Replicas:
         self.manager = manager
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.topic_names: Mapping[bytes, str] = {}
+        self._topics: Mapping[str, Topic] = {}
         self._coordinators: Mapping[str, LeadershipFollower] = {}  # by the internal topic that they stand on
         self.fetchers: Fetchers | None = None
         self.alter_isr: AskForIsr | None = None
@@ -75,10 +77,20 @@ class Replicas:
         if partition is None:
             if (topic, index) in self._unopened:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic}-{index} could not be opened")
+            if self._is_elsewhere(topic, index):  # whoever asks is to look where
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is on other brokers")
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index} here")
         if partition.log.is_offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {topic}-{index} has failed")
         return partition
+
+    def _is_elsewhere(self, topic: str, index: int) -> bool:
+        found = self._topics.get(topic)
+        return (
+            found is not None
+            and 0 <= index < len(found.partitions)
+            and self.broker_id not in found.partitions[index].replicas
+        )
 
     def name_of(self, topic_id: bytes) -> str:
         name = self.topic_names.get(topic_id)
@@ -118,6 +130,7 @@ class Replicas:
             for index in range(len(topic.partitions)):
                 await self._remove(topic.name, index, topic.id)
         self.topic_names = image.topic_names
+        self._topics = image.topics
         for topic in delta.created:
             await self._update(topic, range(len(topic.partitions)))
         for name, indexes in delta.partitions.items():
@@ -178,8 +191,11 @@ class Replicas:
 
     async def drop_lagging(self) -> None:
         """Have followers that lag taken out of the in-sync replicas, for as long as the broker runs."""
+        pause = self.lag.time_ms / 2000
+        if self.lag.messages:
+            pause = min(pause, _LAG_CHECK_SECONDS)
         while True:
-            await asyncio.sleep(self.lag.time_ms / 2000)
+            await asyncio.sleep(pause)
             now_ms = self._now_ms()
             for partition in list(self.partitions.values()):
                 partition.drop_lagging(now_ms)
