@@ -22,7 +22,7 @@ from tests.simulation.brokers import RETRY_S, Brokers, check_retriable
 from tests.simulation.history import History, TopicPartition, Trimmed, Trimming
 
 LATEST, EARLIEST = -1, -2
-PREFERRED = 0
+PREFERRED, UNCLEAN = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,10 @@ async def list_offset(brokers: Brokers, partition: TopicPartition, timestamp: in
         await asyncio.sleep(RETRY_S)
 
 
-async def elect_preferred_leaders(brokers: Brokers) -> None:
-    """Ask once for the leaders that come first; in vain, if nobody answers, or these do not live."""
+async def elect_leaders(brokers: Brokers, election: int) -> None:
+    """Ask once for the leaders that come first, or for any that live; in vain, if nobody answers or lives."""
     try:
-        response = await brokers.request(ElectLeadersRequest(PREFERRED, None), 2)
+        response = await brokers.request(ElectLeadersRequest(election, None), 2)
     except OSError:
         return
     results = [result for topic in response.replica_election_results for result in topic.partition_result]
@@ -106,11 +106,20 @@ async def reassign(brokers: Brokers, partition: TopicPartition, replicas: list[i
 
 
 class Trimmer:
-    """Deletes the records at the beginning of some partitions, now and then."""
+    """Deletes the records at the beginning of some partitions, now and then.
+
+    A deletion counts if enough replicas are in sync, before and after: another that leads later may not know of it.
+    """
 
     def __init__(
-        self, brokers: Brokers, partitions: Sequence[TopicPartition], rng: random.Random, history: History
+        self,
+        brokers: Brokers,
+        partitions: Sequence[TopicPartition],
+        rng: random.Random,
+        history: History,
+        are_enough_in_sync: Callable[[TopicPartition], bool] = lambda _: True,
     ) -> None:
+        self._are_enough_in_sync = are_enough_in_sync
         self._brokers = brokers
         self._partitions = partitions
         self._rng = rng
@@ -125,6 +134,7 @@ class Trimmer:
 
     async def _delete_below(self, partition: TopicPartition, offset: int) -> None:
         self._history.record(Trimming(partition, offset))
+        were_enough_in_sync = self._are_enough_in_sync(partition)
         asked = DeleteRecordsTopic(partition.topic, [DeleteRecordsPartition(partition.partition, offset)])
         try:
             leader = await self._brokers.leader(partition)
@@ -134,7 +144,8 @@ class Trimmer:
             return
         result = response.topics[0].partitions[0]
         if result.error_code == ErrorCode.NONE:
-            self._history.record(Trimmed(partition, result.low_watermark))
+            if were_enough_in_sync and self._are_enough_in_sync(partition):
+                self._history.record(Trimmed(partition, result.low_watermark))
         elif result.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:  # as it is when the end was lost meanwhile
             check_retriable("DeleteRecords", result.error_code)
             self._brokers.forget(partition)

@@ -60,7 +60,6 @@ class Checker:
         self._producer_ids: dict[tuple[int, int], str] = {}
         self._to_be_trimmed: dict[TopicPartition, int] = {}
         self._trimmed: dict[TopicPartition, int] = {}
-        self._starts: dict[TopicPartition, int] = {}
         self._replicas: dict[TopicPartition, FinalReplica] = {}
 
     def check(self, event: Event) -> None:
@@ -102,7 +101,6 @@ class Checker:
                 if event.partition.topic in self._safe_topics:
                     self._report(f"{event.partition}: an unclean election, though enough replicas had everything")
             case FinalLog():
-                self._starts[event.partition] = event.log_start_offset
                 self._check_start(event.partition, event.log_start_offset)
                 self._check_final(event.partition, event.log_start_offset, event.records)
             case FinalReplica():
@@ -144,9 +142,9 @@ class Checker:
                 self._report(f"{partition}: what {producer} sent is there twice or in another order")
 
     def _check_replica(self, replica: FinalReplica) -> None:
-        """Every other replica is compared with the first, from where the log begins: older segments may be left."""
+        """Every other replica is compared with the first, from where all of them begin, whoever knows of deletions."""
         first = self._replicas.setdefault(replica.partition, replica)
-        start = self._starts.get(replica.partition, 0)
+        start = self._to_be_trimmed.get(replica.partition, 0)
         expected, found = ([b for b in each.batches if b[0] >= start] for each in (first, replica))
         if found != expected:
             offset = next((a[0] for a, b in zip(expected, found) if a != b), None)

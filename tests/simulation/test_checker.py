@@ -6,6 +6,7 @@ from tests.simulation.history import (
     Event,
     Fault,
     FinalLog,
+    FinalReplica,
     Polled,
     PowerCut,
     ProducerIdGiven,
@@ -16,6 +17,7 @@ from tests.simulation.history import (
     TopicPartition,
     Trimmed,
     Trimming,
+    UncleanElection,
 )
 
 PLAIN, SYNCED = TopicPartition("plain", 0), TopicPartition("synced", 0)
@@ -141,3 +143,45 @@ def test_deleted_records_do_not_come_back() -> None:
 
 def test_recovery_must_leave_a_prefix() -> None:
     assert found(Recovered(PLAIN, 300, 200, False))
+
+
+def test_an_unclean_election_excuses_what_the_new_leader_does_not_have() -> None:
+    events = (sent(PLAIN, A, B), acknowledged(PLAIN, 0, A))
+    assert not found(*events, UncleanElection(PLAIN, 1), final(PLAIN))
+    assert not found(*events, UncleanElection(PLAIN, 1), acknowledged(PLAIN, 5, B, life=0), final(PLAIN))
+    assert found(*events, UncleanElection(SYNCED, 1), final(PLAIN)) == ["plain-0: lost: p:0 at 0"]
+    assert found(*events, UncleanElection(PLAIN, 1), acknowledged(PLAIN, 0, B, life=1), final(PLAIN)) == [
+        "plain-0: lost: p:1 at 0"
+    ]
+
+
+def test_an_unclean_election_of_a_safe_topic_is_one_too_many() -> None:
+    assert anomalies([(0.0, UncleanElection(PLAIN, 1))], safe_topics={"plain"})
+    assert not anomalies([(0.0, UncleanElection(PLAIN, 1))], safe_topics={"synced"})
+
+
+def test_what_a_hasty_producer_is_told_promises_nothing() -> None:
+    events: list[tuple[float, Event]] = [
+        (0.0, sent(PLAIN, A)),
+        (0.0, acknowledged(PLAIN, 0, A)),
+        (0.0, final(PLAIN)),
+    ]
+    assert anomalies(events)
+    assert not anomalies(events, hasty_producers={"p"})
+
+
+def test_replicas_have_the_same_batches() -> None:
+    first = FinalReplica(PLAIN, 1, ((0, b"a"), (2, b"b"), (3, b"c")))
+    assert not found(first, FinalReplica(PLAIN, 2, first.batches), FinalReplica(SYNCED, 2, ()))
+    assert found(first, FinalReplica(PLAIN, 2, ((0, b"a"), (2, b"x"), (3, b"c")))) == [
+        "plain-0: brokers 1 and 2 diverge: at 2"
+    ]
+    assert found(first, FinalReplica(PLAIN, 2, first.batches[:2])) == [
+        "plain-0: brokers 1 and 2 diverge: 2 batches where 3 are"
+    ]
+
+
+def test_replicas_may_begin_at_different_segments_below_what_was_deleted() -> None:
+    first = FinalReplica(PLAIN, 1, ((0, b"a"), (2, b"b"), (3, b"c")))
+    assert not found(Trimming(PLAIN, 2), first, FinalReplica(PLAIN, 2, first.batches[1:]))
+    assert found(first, FinalReplica(PLAIN, 2, first.batches[1:]))

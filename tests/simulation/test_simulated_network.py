@@ -56,7 +56,7 @@ class World:
         self.trace: list[tuple[float, str, str, int]] = []
         self.loop = VirtualLoop()
         self.network = SimulatedNetwork(self.loop, random.Random(seed), self._watch)
-        self.server = Process(self.loop, "server")
+        self.server = Process(self.loop, "server", "machine")
         self.accepted: list[Socket] = []
         self.server.call(self.network.listen, HOST, PORT, self._accept)
 
@@ -267,3 +267,62 @@ def test_a_machine_without_power_is_silent_until_it_is_up_again() -> None:
     for seed in range(20):
         World(seed).run(scenario)
     assert outcomes == {TimeoutError, ConnectionResetError}
+
+
+CLIENTS, MACHINE = "", "machine"
+
+
+@pytest.mark.parametrize("way", [(CLIENTS, MACHINE), (MACHINE, CLIENTS)])
+def test_what_is_sent_over_a_way_that_is_cut_arrives_once_it_is_mended(way: tuple[str, str]) -> None:
+    async def scenario(world: World) -> None:
+        socket = await world.connect()
+        world.network.cut(*way)
+        socket.send(b"one")
+        socket.send(b"two")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(receive(world.network, socket), 60)
+        world.network.mend(*way)
+        answer = b""
+        while len(answer) < 6:
+            answer += await receive(world.network, socket)
+        assert answer == b"onetwo"
+
+    World().run(scenario)
+
+
+def test_the_end_of_a_connection_over_a_way_that_is_cut_is_heard_once_it_is_mended() -> None:
+    async def scenario(world: World) -> None:
+        socket = await world.connect()
+        world.network.cut(MACHINE, CLIENTS)
+        world.server.kill()
+        await asyncio.sleep(60)
+        with pytest.raises(BlockingIOError):
+            socket.recv_into(memoryview(bytearray(1)))
+        world.network.mend(MACHINE, CLIENTS)
+        assert await receive(world.network, socket) == b""
+
+    World().run(scenario)
+
+
+@pytest.mark.parametrize("way", [(CLIENTS, MACHINE), (MACHINE, CLIENTS)])
+def test_a_connection_over_a_way_that_is_cut_is_made_once_it_is_mended(way: tuple[str, str]) -> None:
+    async def scenario(world: World) -> None:
+        world.network.cut(*way)
+        world.loop.call_later(10, world.network.mend, *way)
+        await exchange(world)
+        assert world.loop.time() >= 10
+
+    World().run(scenario)
+
+
+def test_a_machine_without_power_is_silent_and_refuses_connections_only_when_it_is_up_again() -> None:
+    async def scenario(world: World) -> None:
+        world.server.kill(power_cut=True)
+        world.network.darken(MACHINE)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(world.connect(), 60)
+        world.network.lighten(MACHINE)
+        with pytest.raises(ConnectionRefusedError):
+            await world.connect()
+
+    World().run(scenario)

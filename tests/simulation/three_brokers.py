@@ -5,7 +5,8 @@
 Brokers are killed between two steps or in the middle of a disk operation, lose their power, are stopped in good order,
 and come back; machines are cut off from each other, from the clients and from the metadata store, one way or both;
 connections are reset, stalled and lost; disks are slow. Meanwhile leaders are elected and replicas moved. In the end
-all comes back: every replica must be in sync again, and everything is read once more.
+all comes back, with unclean elections where nobody is left who is known to have everything: every replica must be in
+sync again, and everything is read once more.
 
 With an even seed one machine at a time loses its power, and only while all replicas are in sync: no election of a
 leader may be unclean then, where two replicas must be in sync before a write is taken.
@@ -19,11 +20,12 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from barnabas.cluster import image as images
 from barnabas.cluster import records as r
+from barnabas.cluster.fold import apply
 from barnabas.cluster.partition_change import RECOVERING
 from barnabas.coordination.memory import MemoryMetadata
 from barnabas.coordination.store import Answer, Done
 from barnabas.records.batch import headers
-from tests.simulation.admin import Topic, Trimmer, create_topics, elect_preferred_leaders, reassign
+from tests.simulation.admin import PREFERRED, UNCLEAN, Topic, Trimmer, create_topics, elect_leaders, reassign
 from tests.simulation.brokers import Brokers
 from tests.simulation.checker import anomalies
 from tests.simulation.consumer import Consumer, read_to_end
@@ -60,22 +62,23 @@ SINGLE = Topic("single", 1)
 TOPICS = (SAFE, ROLLING, PAIR, HASTY, SINGLE)
 SAFE_TOPICS = frozenset({SAFE.name, ROLLING.name, PAIR.name})
 PARTITIONS = [TopicPartition(topic.name, index) for topic in TOPICS for index in range(topic.partitions)]
+BUSY_PARTITIONS = [*PARTITIONS, *(partition for partition in PARTITIONS if partition.topic in SAFE_TOPICS)]
 
 
 class Run:
     def __init__(self, world: World) -> None:
         self._world = world
         self._rng = world.stream("faults")
-        self._metadata = WatchedMetadata(self._note_record)
+        self._metadata = WatchedMetadata(self._note_change)
         self._machines = {
             broker_id: Machine(world, self._metadata, broker_id, ("/disk/data",), SETTINGS) for broker_id in BROKER_IDS
         }
         self.is_careful = world.seed % 2 == 0
         self._lives: dict[TopicPartition, int] = {}
-        self._topic_names: dict[bytes, str] = {}
         self._repairs: list[asyncio.Task[None]] = []
         self._broken: set[int] = set()  # machines that a repair is under way for
         self._stopping = False
+        self._operator = self._brokers()
         self.producers: list[Producer] = []
 
     # the course of a run
@@ -85,8 +88,8 @@ class Run:
         admin = self._brokers()
         ids = await create_topics(admin, TOPICS)
         clients = [asyncio.ensure_future(client.run(lambda: self._stopping)) for client in self._make_clients(ids)]
-        for _ in range(self._rng.randint(3, 6)):
-            await asyncio.sleep(self._rng.random() * 1.5)
+        for _ in range(self._rng.randint(3, 8)):
+            await asyncio.sleep(self._rng.random() * 1.2)
             await self._inject(admin)
         await asyncio.gather(*self._repairs)
         await self._until_healed()
@@ -97,6 +100,7 @@ class Run:
         for partition in PARTITIONS:
             self._world.history.record(FinalLog(partition, *await read_to_end(admin, partition, ids)))
         admin.close()
+        self._operator.close()
         for machine in self._machines.values():
             machine.kill()
         self._compare_replicas()
@@ -117,9 +121,9 @@ class Run:
     def _make_clients(self, ids: dict[str, bytes]) -> Iterator[Producer | Consumer | Trimmer]:
         world = self._world
         rng = world.stream("clients")
-        for number in range(rng.randint(2, 4)):
+        for number in range(rng.randint(3, 5)):
             idempotent = rng.random() < 0.7
-            partition = PARTITIONS[rng.randrange(len(PARTITIONS))]
+            partition = rng.choice(BUSY_PARTITIONS)
             name = f"{'i' if idempotent else 'p'}{number}"
             producer = Producer(
                 name,
@@ -135,7 +139,8 @@ class Run:
             self.producers.append(producer)
             yield producer
         yield Consumer("c0", self._brokers(), PARTITIONS, ids, world.stream("c0"), world.history)
-        yield Trimmer(self._brokers(), [TopicPartition(ROLLING.name, 0)], world.stream("trimmer"), world.history)
+        trimmed = [TopicPartition(ROLLING.name, 0)]
+        yield Trimmer(self._brokers(), trimmed, world.stream("trimmer"), world.history, self._are_two_in_sync)
 
     def _brokers(self) -> Brokers:
         addresses = {machine.broker_id: machine.address for machine in self._machines.values()}
@@ -156,7 +161,7 @@ class Run:
             (1, self._slow_down_a_disk),
             (1, self._lose_several),
             (2, lambda: self._elect(admin)),
-            (3, lambda: self._move(admin)),
+            (4, lambda: self._move(admin)),
         ]
         ((_, inject),) = self._rng.choices(kinds, [weight for weight, _ in kinds])
         await inject()
@@ -280,24 +285,28 @@ class Run:
         machine.executor.slow_down(1)
 
     async def _elect(self, admin: Brokers) -> None:
-        self._repair(elect_preferred_leaders(admin))
+        self._repair(elect_leaders(admin, PREFERRED))
 
     async def _move(self, admin: Brokers) -> None:
         """Other replicas, or the same in another order, as many as there are."""
-        topic = self._rng.choice((PAIR, SINGLE, SAFE))
+        topic = self._rng.choice((PAIR, PAIR, SINGLE, SAFE))
         replicas = self._rng.sample(BROKER_IDS, topic.replicas)
         self._world.history.record(Fault("reassignment", f"{topic.name}-0 to {replicas}"))
         self._repair(reassign(admin, TopicPartition(topic.name, 0), replicas))
 
     # the metadata
 
-    def _note_record(self, record: r.Record) -> None:
-        """See everything that is in the list, in its order."""
-        match record:
-            case r.TopicRecord():
-                self._topic_names[record.topic_id] = record.name
-            case r.PartitionChangeRecord(leader_recovery_state=state) if state == RECOVERING:
-                partition = TopicPartition(self._topic_names[record.topic_id], record.partition_id)
+    def _are_two_in_sync(self, partition: TopicPartition) -> bool:
+        registration = self._metadata.image.partition(*partition)
+        return registration is not None and len(registration.isr) >= 2
+
+    def _note_change(self, before: images.Image, after: images.Image) -> None:
+        """See everything that is decided, in its order."""
+        for partition, new in _partitions(after):
+            old = before.partition(*partition)
+            if old is None or old.leader_epoch == new.leader_epoch or new.leader_recovery_state != RECOVERING:
+                continue
+            if new.leader >= 0 and new.leader not in (*old.isr, *old.eligible_leader_replicas):
                 self._lives[partition] = self._lives.get(partition, 0) + 1
                 self._world.history.record(UncleanElection(partition, self._lives[partition]))
 
@@ -307,6 +316,8 @@ class Run:
         while problem := self._ailment(quiet):
             if self._world.loop.time() > deadline:
                 raise SimulationError(f"not healed after {HEALING_LIMIT_S} s: {problem}")
+            if any(_waits_for_operator(registration) for _, registration in _partitions(self._metadata.image)):
+                await elect_leaders(self._operator, UNCLEAN)
             await asyncio.sleep(LOOK_S)
 
     def _ailment(self, quiet: bool) -> str:
@@ -345,6 +356,11 @@ class Run:
                     self._world.history.record(FinalReplica(partition, machine.broker_id, found))
 
 
+def _waits_for_operator(registration: images.Partition) -> bool:
+    """Nobody is left who is known to have everything."""
+    return registration.leader < 0 and not registration.eligible_leader_replicas
+
+
 def _partitions(image: images.Image) -> Iterator[tuple[TopicPartition, images.Partition]]:
     for topic in image.topics.values():
         for index, registration in enumerate(topic.partitions):
@@ -352,17 +368,19 @@ def _partitions(image: images.Image) -> Iterator[tuple[TopicPartition, images.Pa
 
 
 class WatchedMetadata(MemoryMetadata):
-    """The store itself, and somebody who sees every record at the moment at which it counts."""
+    """The store itself, and somebody who sees every change at the moment at which it counts."""
 
-    def __init__(self, watcher: Callable[[r.Record], None]) -> None:
+    def __init__(self, watcher: Callable[[images.Image, images.Image], None]) -> None:
         super().__init__()
         self._watcher = watcher
+        self.image = images.EMPTY
 
     def append(self, epoch: int, index: int, append_id: bytes, records: tuple[bytes, ...]) -> Answer:
         answer = super().append(epoch, index, append_id, records)
         if isinstance(answer, Done):
-            for record in records:
-                self._watcher(r.decode(record))
+            before = self.image
+            self.image = apply(before, map(r.decode, records), self.next_index)
+            self._watcher(before, self.image)
         return answer
 
 
