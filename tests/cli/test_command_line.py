@@ -86,7 +86,7 @@ def test_help_names_every_verb_within_150_ms() -> None:
         done = run_barnabas("--help")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert done.returncode == 0
-        for verb in ("up", "broker", "topic", "produce", "consume", "log", "doctor"):
+        for verb in ("up", "broker", "cluster", "topic", "produce", "consume", "log", "doctor"):
             assert f"\n  {verb} " in done.stdout
         return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
@@ -101,7 +101,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == ""
 
 
-@pytest.mark.parametrize("verb", ["up", "broker", "topic", "produce", "consume", "log", "doctor"])
+@pytest.mark.parametrize("verb", ["up", "broker", "cluster", "topic", "produce", "consume", "log", "doctor"])
 def test_every_verb_explains_itself(verb: str) -> None:
     done = run_barnabas(verb, "--help")
     assert done.returncode == 0
@@ -135,7 +135,7 @@ def test_a_topic_is_created_listed_described_altered_and_deleted(run: Run, ok: O
     assert yaml.safe_load(ok("topic", "describe", topic_name, "-o", "yaml")) == described
     table = ok("topic", "describe", topic_name)
     assert "segment.bytes=2000000" in table
-    assert "LOG START OFFSET" in table
+    assert "REPLICAS  ISR  ELR  LAST KNOWN ELR  LOG START OFFSET  END OFFSET" in table
 
     assert ok("topic", "delete", topic_name) == f"deleted topic {topic_name}\n"
     assert topic_name not in ok("topic", "list")
@@ -158,6 +158,18 @@ def test_trim_drops_the_oldest_records(ok: Ok, topic_name: str) -> None:
         {"topic": topic_name, "partition": 0, "log_start_offset": 15}
     ]
     assert ok("consume", topic_name) == "15\n16\n17\n18\n19\n"
+
+
+# the cluster
+
+
+def test_a_broker_that_is_alone_is_a_healthy_cluster(broker: Broker, run: Run, ok: Ok) -> None:
+    found = json.loads(ok("cluster", "describe", "-o", "json"))
+    [alone] = found["brokers"]
+    assert (alone["address"], alone["state"], alone["controller"]) == (broker.address, "alive", True)
+    assert ok("cluster", "health").startswith("healthy: 1 brokers, ")
+    assert ok("cluster", "reassign", "--dry-run") == "nothing to move: replicas are where they should be\n"
+    assert_one_line(run("cluster", "reassign", "--drain", "77"), "there is no broker 77")
 
 
 # produce and consume

@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.cluster.three_brokers import NUMBERS, living_brokers
 from tests.peers import BarnabasServer, ZooKeeperServer, answers_metadata, barnabas_command, eventually, free_port
@@ -55,16 +57,58 @@ def test_three_brokers_start_and_stop_with_one_command(tmp_path: Path, number: s
     assert all((tmp_path / "data" / f"broker-{n}" / ".kafka_cleanshutdown").exists() for n in NUMBERS)
 
 
-def test_they_come_back_with_what_they_had(tmp_path: Path) -> None:
-    def topics(address: str, *arguments: str) -> str:
-        command = barnabas_command("topic", *arguments, "-b", address)
-        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+def barnabas(address: str, *arguments: str, input: str = "") -> str:
+    command = barnabas_command(*arguments, "-b", address)
+    return subprocess.run(command, input=input, capture_output=True, text=True, timeout=30, check=True).stdout
 
+
+def test_they_come_back_with_what_they_had(tmp_path: Path) -> None:
     with BarnabasServer(tmp_path / "data", arguments=ARGUMENTS) as server:
-        topics(server.address, "create", "orders", "--partitions", "6")
+        barnabas(server.address, "topic", "create", "orders", "--partitions", "6")
+        barnabas(server.address, "produce", "orders", "-q", input="".join(f"{number}\n" for number in range(100)))
     with BarnabasServer(tmp_path / "data", arguments=ARGUMENTS) as server:
-        described = json.loads(topics(server.address, "describe", "orders", "-o", "json"))
-        assert {partition["leader"] for partition in described["partitions"]} == set(NUMBERS)
+        described = json.loads(barnabas(server.address, "topic", "describe", "orders", "-o", "json"))
+        assert [set(partition["replicas"]) for partition in described["partitions"]] == [set(NUMBERS)] * 6
+        found = barnabas(server.address, "consume", "orders").split()
+        assert sorted(map(int, found)) == list(range(100))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "replicas", "min_isr"),
+    [
+        (("--brokers", "3"), 3, "2"),
+        (("--brokers", "2"), 2, "1"),
+        (("--brokers", "3", "--set", "default.replication.factor=1", "--set", "min.insync.replicas=1"), 1, "1"),
+    ],
+)
+def test_new_topics_have_the_replicas_that_the_brokers_allow(
+    tmp_path: Path, arguments: Sequence[str], replicas: int, min_isr: str
+) -> None:
+    with BarnabasServer(tmp_path / "data", arguments=arguments) as server:
+        barnabas(server.address, "produce", "orders", "-q", input="x\n")
+        described = json.loads(barnabas(server.address, "topic", "describe", "orders", "--all-configs", "-o", "json"))
+    assert [len(partition["replicas"]) for partition in described["partitions"]] == [replicas]
+    assert described["configs"]["min.insync.replicas"] == min_isr
+
+
+def test_groups_and_transactions_are_kept_in_three_places(tmp_path: Path) -> None:
+    with BarnabasServer(tmp_path / "data", arguments=ARGUMENTS) as server:
+        bootstrap = ",".join(ready_line(server)["addresses"])
+        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "t", "log_level": 0})
+        producer.init_transactions(20)
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "log_level": 0})
+        producer.begin_transaction()
+        producer.produce("orders", b"x")
+        producer.send_offsets_to_transaction([TopicPartition("orders", 0, 1)], consumer.consumer_group_metadata(), 20)
+        producer.commit_transaction(20)
+        assert [each.offset for each in consumer.committed([TopicPartition("orders", 0)], 20)] == [1]
+        consumer.close()
+        listed = json.loads(barnabas(bootstrap, "topic", "list", "--internal", "-o", "json"))
+    assert {row["topic"]: row["replication_factor"] for row in listed} == {
+        "orders": 3,
+        "__consumer_offsets": 3,
+        "__transaction_state": 3,
+    }
 
 
 def test_they_share_zookeeper_where_it_is_named(tmp_path: Path) -> None:
