@@ -1,4 +1,4 @@
-"""Changes of the metadata that reach a broker which is not the controller: it passes them on, and then knows of them."""
+"""Changes of the metadata that reach a broker which is not the controller: it passes them on, and sees them then."""
 
 from __future__ import annotations
 
