@@ -44,6 +44,7 @@ from barnabas.coordination.store import (
     pack,
     unpack,
 )
+from barnabas.core import logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from barnabas.core.seams import Clock
 
 T = TypeVar("T")
+_log = logs.get_logger(__name__)
 
 FORMAT = 1
 BUSY_TIMEOUT_S = 5.0
@@ -106,7 +108,8 @@ class EmbeddedStore:
         try:
             self._db = sqlite3.connect(self.path, BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
             self._thread.start()
-            await self._call(self._prepare)
+            while not await self._is_ready():
+                pass  # it has waited already, for as long as SQLite waits for a lock
         except BaseException as error:
             await self.close()
             if isinstance(error, sqlite3.Error):
@@ -114,6 +117,18 @@ class EmbeddedStore:
             raise
         self._tick()
         self._changed.set()
+
+    async def _is_ready(self) -> bool:
+        """False if somebody else has locked the file."""
+        try:
+            await self._call(self._prepare)
+        except StoreUnavailable as error:
+            cause = error.__cause__
+            if not isinstance(cause, sqlite3.OperationalError) or cause.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+            _log.warning("waiting for the metadata file", problem=str(error))
+            return False
+        return True
 
     async def close(self) -> None:
         if self._tick_timer is not None:
@@ -162,7 +177,9 @@ class EmbeddedStore:
             try:
                 result = function(*arguments)
             except sqlite3.Error as error:
-                self._tell(_settle, future, None, StoreUnavailable(f"{self.path}: {error}"))
+                unavailable = StoreUnavailable(f"{self.path}: {error}")
+                unavailable.__cause__ = error
+                self._tell(_settle, future, None, unavailable)
             except BaseException as error:
                 self._tell(_settle, future, None, error)
             else:
