@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from barnabas.broker.copied_partitions import CopiedPartitions
 from barnabas.broker.fetch_sessions import FetchSession, FetchSessions, Wanted
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
@@ -111,3 +112,49 @@ def test_epochs_wrap_to_one(sessions: FetchSessions) -> None:
     session.epoch = 2**31 - 1
     sessions.begin(fetch(session.id, 2**31 - 1), False, 0)
     assert session.epoch == 1
+
+
+def test_a_replica_makes_room_for_its_session_at_once_and_never_for_a_consumer(sessions: FetchSessions) -> None:
+    replica = sessions.begin(fetch(0, 0, 1), False, 0, CopiedPartitions(3, 30))
+    consumer = sessions.begin(fetch(0, 0, 1), False, 0)
+    another = sessions.begin(fetch(0, 0, 1), False, 1, CopiedPartitions(4, 40))
+    assert another.id > 0
+    assert refusal(sessions, fetch(consumer.id, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.begin(fetch(0, 0, 1), False, 10**9).id == 0
+    assert sessions.begin(fetch(0, 0, 1), False, 10**9, CopiedPartitions(5, 50)).id == 0
+    assert sessions.begin(fetch(replica.id, 1), False, 10**9, CopiedPartitions(3, 30)) is replica
+
+
+@pytest.mark.parametrize("asking", [None, CopiedPartitions(4, 30), CopiedPartitions(3, 31)])
+def test_a_session_of_a_replica_is_for_that_replica_in_its_present_life(
+    sessions: FetchSessions, asking: CopiedPartitions | None
+) -> None:
+    session = sessions.begin(fetch(0, 0, 1), False, 0, CopiedPartitions(3, 30))
+    with pytest.raises(KafkaError) as refused:
+        sessions.begin(fetch(session.id, 1), False, 0, asking)
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_the_sessions_of_an_earlier_life_of_a_replica_go(sessions: FetchSessions) -> None:
+    sessions.begin(fetch(0, 0, 1), False, 0, CopiedPartitions(3, 30))
+    staying = sessions.begin(fetch(0, 0, 1), False, 0, CopiedPartitions(4, 40))
+    sessions.drop_replica(3, 31)
+    assert len(sessions) == 1
+    assert sessions.begin(fetch(staying.id, 1), False, 0, CopiedPartitions(4, 40)) is staying
+
+
+def test_what_a_replica_asks_for_again_is_served_last(sessions: FetchSessions) -> None:
+    session = sessions.begin(fetch(0, 0, 1, 2, 3), False, 0, CopiedPartitions(3, 30))
+    assert session.copied is not None
+    sessions.begin(fetch(session.id, 1, 1, forget=(2,)), False, 0, CopiedPartitions(3, 30))
+    assert [wanted.partition.partition for wanted in session.copied.due] == [3, 1]
+
+
+def test_a_nearer_replica_is_news(sessions: FetchSessions) -> None:
+    session = sessions.begin(fetch(0, 0, 1), False, 0)
+    answer(session, data(1))
+    sessions.begin(fetch(session.id, 1), False, 0)
+    assert answer(session, data(1)) == []
+    nearer = data(1)
+    nearer.preferred_read_replica = 2
+    assert answer(session, nearer) == [1]
