@@ -141,8 +141,23 @@ def test_health_tells_of_a_broker_that_died_until_it_is_back(tmp_path: Path, top
         described = answer(cluster, "topic", "describe", topic_name)
         assert [partition["elr"] for partition in described["partitions"]] == [[2], [2], [2]]
 
+        forgotten = barnabas(cluster, "cluster", "forget", "2")
+        assert forgotten.returncode == 1
+        assert "broker 2 has replicas of 3 partitions; first `barnabas cluster reassign --drain 2`" in forgotten.stderr
+
         cluster.start(2)
         eventually(lambda: barnabas(cluster, "cluster", "health").returncode, 0, timeout=30)
+
+
+def test_a_broker_that_is_gone_is_forgotten(cluster: Cluster) -> None:
+    gone = 5
+    cluster.start(gone)
+    alive = barnabas(cluster, "cluster", "forget", str(gone))
+    assert alive.returncode == 1
+    assert "broker 5 is alive; drain it and stop it first" in alive.stderr
+    cluster.stop(gone)
+    assert ok(cluster, "cluster", "forget", str(gone)) == "forgot broker 5\n"
+    assert gone not in [row["broker"] for row in answer(cluster, "cluster", "describe")["brokers"]]
 
 
 def test_colours_are_for_terminals_alone(cluster: Cluster) -> None:

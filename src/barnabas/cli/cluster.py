@@ -1,16 +1,17 @@
-"""`barnabas cluster`: describe, health, reassign."""
+"""`barnabas cluster`: describe, health, reassign, forget."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from barnabas.cli.cluster_state import ClusterState, broker_rows, health, look, min_in_sync
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, OutputOption
-from barnabas.cli.output import Colour, Output, format_table, paint, show
+from barnabas.cli.output import Colour, Output, fail, format_table, paint, show
 from barnabas.cli.reassign import reassign
 from barnabas.cli.session import run
+from barnabas.client.admin.cluster import unregister_broker
 from barnabas.client.client import Client
 
 app = typer.Typer(
@@ -72,3 +73,25 @@ def _for_people(found: dict[str, Any]) -> str:
         if rows := found[trouble]:
             lines += ["", f"{len(rows)} {'partition' if len(rows) == 1 else 'partitions'} {words}:", format_table(rows)]
     return "\n".join(lines)
+
+
+@app.command()
+def forget(
+    broker: Annotated[int, typer.Argument(metavar="BROKER")],
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Forget a broker that will not come back. It has to be stopped, and drained (cluster reassign --drain)."""
+
+    async def work(client: Client) -> None:
+        state = await look(client)
+        if broker in state.alive:
+            fail(f"broker {broker} is alive; drain it and stop it first")
+        if left := sum(broker in partition.replicas for partition in state.partitions.values()):
+            fail(
+                f"broker {broker} has replicas of {left} partitions; first `barnabas cluster reassign --drain {broker}`"
+            )
+        await unregister_broker(client, broker)
+
+    run(bootstrap, work)
+    show({"broker": broker}, output, f"forgot broker {broker}")

@@ -8,6 +8,7 @@ from barnabas.client.client import Client
 from barnabas.client.errors import refused
 from barnabas.client.metadata import BrokerInfo
 from barnabas.wire.messages.k60_describe_cluster import DescribeClusterRequest
+from barnabas.wire.messages.k64_unregister_broker import UnregisterBrokerRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +32,10 @@ async def describe_cluster(client: Client) -> ClusterDescription:
         tuple(sorted(brokers, key=lambda broker: broker.node_id)),
         frozenset(broker.broker_id for broker in response.brokers if broker.is_fenced),
     )
+
+
+async def unregister_broker(client: Client, broker: int) -> None:
+    """Forget a broker that will not come back."""
+    response = await client.metadata.ask_any(UnregisterBrokerRequest(broker))
+    if response.error_code:
+        raise refused(response.error_code, f"cannot forget broker {broker}", response.error_message)
