@@ -9,6 +9,7 @@ from typing import Any
 
 from barnabas.client.client import Client
 from barnabas.client.errors import refused
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.wire.messages.k44_incremental_alter_configs import (
     AlterableConfig,
@@ -110,5 +111,10 @@ _SOURCES = frozenset(ConfigSource)
 async def _ask(client: Client, resource: ResourceType, name: str, request: object) -> Any:
     """A broker's configuration is its own affair; a topic's is the same everywhere."""
     if resource is ResourceType.BROKER and name:
-        return await client.ask(client.metadata.cluster.brokers[int(name)], request)
+        if int(name) not in client.metadata.cluster.brokers:
+            await client.metadata.refresh([])
+        broker = client.metadata.cluster.brokers.get(int(name))
+        if broker is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {name} does not serve")
+        return await client.ask(broker, request)
     return await client.metadata.ask_any(request)
