@@ -140,6 +140,7 @@ class Replicas:
                 self.reconfigure(image.topics[resource.name])
 
     async def _update(self, topic: Topic, indexes: range | tuple[int, ...]) -> None:
+        await self._make_logs(topic, indexes)
         for index in indexes:
             registration = topic.partitions[index]
             if self.broker_id not in registration.replicas:
@@ -164,6 +165,22 @@ class Replicas:
                 self.fetchers.follow(partition)
             if topic.name in self._coordinators:
                 self._coordinators[topic.name].follow(partition)
+
+    async def _make_logs(self, topic: Topic, indexes: range | tuple[int, ...]) -> None:
+        """Many at once cost less, and followers ask their leaders for them together."""
+        new = [
+            index
+            for index in indexes
+            if self.broker_id in topic.partitions[index].replicas
+            and (topic.name, index) not in self.partitions
+            and (topic.name, index) not in self._unopened
+        ]
+        if not new:
+            return
+        try:
+            await self.manager.create_many(topic.name, new, topic.id, self._config_of(topic.name))
+        except (OSError, KafkaError) as error:
+            _log.warning("logs are made one by one", topic=topic.name, problem=str(error))
 
     async def _remove(self, topic: str, index: int, topic_id: bytes) -> None:
         self._unopened.discard((topic, index))
@@ -257,6 +274,10 @@ class Replicas:
                 partition.resign(ErrorCode.KAFKA_STORAGE_ERROR)
                 if self.fetchers is not None:
                     self.fetchers.drop(partition)
+
+    def unusable(self) -> list[tuple[str, int]]:
+        """Partitions of ours whose disk has failed, or does not let us open them."""
+        return [*self._unopened, *(key for key, partition in self.partitions.items() if partition.log.is_offline)]
 
     def logs(self) -> list[Log]:
         return [partition.log for partition in self.partitions.values()]

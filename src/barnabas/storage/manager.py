@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any, Protocol
 
@@ -29,6 +29,7 @@ from barnabas.storage.recovery import Recovery, create_log, open_log
 
 _LONGEST_SLEEP_S = 3600.0  # some intervals default to 2**63 - 1 ms, which no timer takes
 _LONGEST_NAME = 255  # of a file, in most file systems
+_MADE_AT_A_TIME = 100  # logs, in one job of the executor
 _FLUSH_CHECK_S = 1.0  # how often, at the least, logs are asked whether flush.ms is over
 
 _log = logs.get_logger(__name__)
@@ -157,11 +158,24 @@ class LogManager:
         if directory is not None:
             log = await self._open(directory, topic, partition, topic_id, config)
         if log is None:
-            log = await self._create(topic, partition, topic_id, config)
-        self.logs[key] = log
+            (directory,) = self._places((partition,))
+            (log,) = await self._create(directory, topic, (partition,), topic_id, config)
+        self._add(log)
+        return log
+
+    async def create_many(self, topic: str, partitions: Sequence[int], topic_id: bytes, config: LogConfig) -> None:
+        """Make the logs of a topic's new partitions, many at a time; OSError if a disk does not allow it."""
+        new = [each for each in partitions if (topic, each) not in self.logs and (topic, each) not in self._closed_logs]
+        for directory, indexes in self._places(new).items():
+            for start in range(0, len(indexes), _MADE_AT_A_TIME):
+                some = indexes[start : start + _MADE_AT_A_TIME]
+                for log in await self._create(directory, topic, some, topic_id, config):
+                    self._add(log)
+
+    def _add(self, log: Log) -> None:
+        self.logs[log.topic, log.partition] = log
         log.tasks = self
         self._flushers[log] = Flusher(log, self.clock, self._executor, self._metrics.fsync, self.fail)
-        return log
 
     async def _open(
         self, directory: LogDirectory, topic: str, partition: int, topic_id: bytes, config: LogConfig
@@ -200,34 +214,38 @@ class LogManager:
             self._metrics.recovered(recovery.scanned_bytes, recovery.dropped_bytes, seconds)
         return log
 
-    async def _create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
-        directory = self._least_loaded()
-        path = f"{directory.path}/{topic}-{partition}"
+    async def _create(
+        self, directory: LogDirectory, topic: str, partitions: Sequence[int], topic_id: bytes, config: LogConfig
+    ) -> list[Log]:
         disk, random, now_ms = self._disk, self._random, self.clock.now_ms()
 
-        def create() -> Log:
+        def create(partition: int) -> Log:
+            path = f"{directory.path}/{topic}-{partition}"
             disk.make_dirs(path)
             checkpoints.write_topic_id(disk, path, topic_id)
             return create_log(disk, path, topic, partition, topic_id, config, random, now_ms)
 
         try:
-            return await self._executor.submit(create)
+            return await self._executor.submit(lambda: list(map(create, partitions)))
         except OSError as error:
             self._take_offline(directory, error)
             raise
 
-    def _least_loaded(self) -> LogDirectory:
-        """The directory with the fewest logs. Until all are taken up, a log that was not found may lie in one that is
-        offline, and is not made again; after that it is a new one.
+    def _places(self, partitions: Sequence[int]) -> dict[LogDirectory, list[int]]:
+        """Where new logs go: each to the directory with the fewest. Until all are taken up, a log that was not found
+        may lie in one that is offline, and is not made again; after that it is a new one.
         """
         offline = [directory.path for directory in self.directories if directory.is_offline]
         if offline and (not self._taken_up or len(offline) == len(self.directories)):
             raise OSError(errno.EIO, f"no log is made while a log directory is offline: {', '.join(offline)}")
         usable = [directory for directory in self.directories if not directory.is_offline]
-        if len(usable) == 1:
-            return usable[0]
         load = Counter(log.parent_directory for log in self.logs.values())
-        return min(usable, key=lambda directory: load[directory.path])
+        places: dict[LogDirectory, list[int]] = {}
+        for partition in partitions:
+            place = min(usable, key=lambda directory: load[directory.path])
+            load[place.path] += 1
+            places.setdefault(place, []).append(partition)
+        return places
 
     async def delete(self, log: Log) -> None:
         """Forget a log; its files are renamed at once, and removed after `file.delete.delay.ms`."""

@@ -8,6 +8,7 @@ import os
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -187,6 +188,20 @@ async def test_new_logs_go_to_the_emptiest_directory_and_are_found_there(tmp_pat
         for partition in range(4):
             log = await run.log(partition)
             assert (log.parent_directory, values(log)) == (places[partition], [b"%d" % partition])
+
+
+@on_a_loop
+async def test_many_logs_are_made_at_once_and_what_was_there_is_kept(tmp_path: Path) -> None:
+    directories = (tmp_path / "a", tmp_path / "b")
+    async with managed(*directories) as run:
+        append(await run.log(7), b"kept")
+    async with managed(*directories) as run:
+        await run.manager.create_many("topic", range(250), TOPIC_ID, LogConfig())
+        assert len(run.manager.logs) == 249  # the one that was found is opened, not made
+        assert values(await run.log(7)) == [b"kept"]
+        held = Counter(log.parent_directory for log in run.manager.logs.values())
+        assert abs(held[str(directories[0])] - held[str(directories[1])]) <= 2
+        assert all((await run.log(partition)).log_end_offset == 0 for partition in (0, 249))
 
 
 class FailingDisk(RealDisk):
