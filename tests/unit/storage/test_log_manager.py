@@ -199,9 +199,9 @@ async def test_many_logs_are_made_at_once_and_what_was_there_is_kept(tmp_path: P
         await run.manager.create_many("topic", range(250), TOPIC_ID, LogConfig())
         assert len(run.manager.logs) == 249  # the one that was found is opened, not made
         assert values(await run.log(7)) == [b"kept"]
-        held = Counter(log.parent_directory for log in run.manager.logs.values())
-        assert abs(held[str(directories[0])] - held[str(directories[1])]) <= 2
-        assert all((await run.log(partition)).log_end_offset == 0 for partition in (0, 249))
+        held = Counter(Path(log.parent_directory) for log in run.manager.logs.values())
+        assert abs(held[directories[0]] - held[directories[1]]) <= 2
+        assert [(await run.log(partition)).log_end_offset for partition in (0, 249)] == [0, 0]
 
 
 class FailingDisk(RealDisk):
