@@ -108,7 +108,7 @@ class MetadataLog:
         self._clock = clock
         self._rng = rng
         self._config = config
-        self._snapshot_every = snapshot_every
+        self.snapshot_every = snapshot_every
         self._snapshot_index = 0
         self._leads = False
         self._has_open_transaction = False
@@ -337,7 +337,7 @@ class MetadataLog:
             self.unclean_elections += decided.unclean_elections
         for waiter, reply in decided.replies:
             _answer(waiter, reply)
-        if self.image.index - self._snapshot_index >= self._snapshot_every:
+        if self.image.index - self._snapshot_index >= self.snapshot_every:
             await self._snapshot()
 
     def _decide(self) -> _Decided:
