@@ -4,7 +4,8 @@
 
 One request is under way at a time, in an incremental session (KIP-227), so that a partition without news costs neither
 end anything on the wire. The leader answers as soon as there is any news. A partition that is added meanwhile does not
-wait for that: the request is broken off, together with its connection.
+wait for that: the request is broken off, together with its connection. Where one is added, more may follow, so the next
+requests wait for a moment only, and need not be broken off.
 
 What fails with one partition is tried again after a pause that grows, and leaves the others alone. So does a partition
 that is throttled (`follower.replication.throttled.replicas`), for as long as what was copied of such takes at the rate.
@@ -43,6 +44,7 @@ _NO_SESSION = 0
 _LAST_EPOCH = 2**31 - 1
 _FIRST_PAUSE_SECONDS = 0.02
 _PATIENCE_SECONDS = 0.02  # how long an added partition waits for a request that is under way
+_HURRY_SECONDS = 1.0  # how long after one was added another is expected
 _EXPECTED = (
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -129,6 +131,8 @@ class ReplicaFetcher:
         self._breaking_off: asyncio.TimerHandle | None = None
         self._is_broken_off = False
         self._is_waiting = False
+        self._is_patient = True  # the request that is under way waits as long as a leader may
+        self._hurries_until = 0.0
         self._failures = 0
         self._timers: dict[Key, asyncio.TimerHandle] = {}
 
@@ -164,8 +168,10 @@ class ReplicaFetcher:
             timer.cancel()
         self._due[key] = None
         self._work.set()
-        if self._is_waiting and self._breaking_off is None:
-            self._breaking_off = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._break_off)
+        loop = asyncio.get_running_loop()
+        self._hurries_until = loop.time() + _HURRY_SECONDS
+        if self._is_waiting and self._is_patient and self._breaking_off is None:
+            self._breaking_off = loop.call_later(_PATIENCE_SECONDS, self._break_off)
 
     def _break_off(self) -> None:
         self._breaking_off = None
@@ -268,10 +274,14 @@ class ReplicaFetcher:
             topic.partitions.append(copy.question(settings.max_bytes))
             self._asked[key] = copy
         self._due.clear()
+        self._is_patient = asyncio.get_running_loop().time() >= self._hurries_until
+        wait_max_ms = settings.wait_max_ms
+        if not self._is_patient:
+            wait_max_ms = min(wait_max_ms, int(_PATIENCE_SECONDS * 1000))
         return FetchRequest(
             replica_id=self._around.broker_id,
             replica_state=ReplicaState(self._around.broker_id, self._around.broker_epoch()),
-            max_wait_ms=settings.wait_max_ms,
+            max_wait_ms=wait_max_ms,
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
             session_id=self._session_id,

@@ -190,3 +190,18 @@ def test_a_new_replica_catches_up_while_records_come(tmp_path: Path) -> None:
             assert len({log_bytes(broker.log) for broker in cluster.brokers.values()}) == 1
 
     asyncio.run(scenario())
+
+
+def test_partitions_that_are_added_one_after_the_other_do_not_cost_a_connection_each(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path, 2, settings=FetchSettings(wait_max_ms=60_000)) as cluster:
+            await cluster.create(placed(1, 2))
+            await cluster.produce(1)
+            accepted = cluster.brokers[1].server.traffic.accepted
+            for count in range(2, 20):
+                await cluster.create(*(placed(1, 2) for _ in range(count)))
+                await cluster.produce(1, index=count - 1)  # which waits for the follower
+                await asyncio.sleep(0.03)
+            assert cluster.brokers[1].server.traffic.accepted - accepted <= 3
+
+    asyncio.run(scenario())
