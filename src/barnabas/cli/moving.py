@@ -1,12 +1,11 @@
-"""Replicas on the move: begin with a limit on their speed, follow them with a progress bar, call them off."""
+"""Replicas on the move: begin with a limit on their speed, follow them, call them off."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence, Set
 
+from barnabas.cli.copies import Copies, OnProgress, measure
 from barnabas.cli.plan import Plan
 from barnabas.client.admin import configs, reassignments, topics
 from barnabas.client.admin.cluster import describe_cluster
@@ -28,24 +27,31 @@ async def begin(
     return await reassignments.alter_reassignments(client, plan)
 
 
-async def follow(
-    client: Client, moving: Set[TopicPartition], on_progress: Callable[[int], None], timeout_s: float
-) -> bool:
-    """Whether all have arrived in time; tells the number of those that have, as it grows."""
+async def under_way(client: Client) -> Copies:
+    """What is moving now."""
+    moves = await reassignments.list_reassignments(client)
+    found = await topics.describe_topics(client, by_topic(move.partition for move in moves))
+    leaders = {TopicPartition(topic.name, each.partition): each.leader for topic in found for each in topic.partitions}
+    return await measure(client, {move.partition: move.adding for move in moves}, leaders)
+
+
+async def follow(client: Client, copies: Copies, on_progress: OnProgress, timeout_s: float) -> bool:
+    """Whether all have arrived in time."""
     deadline = client.clock.monotonic() + timeout_s
+    moving = copies.targets.keys()
     while True:
-        left = {move.partition for move in await client.retrying(lambda: reassignments.list_reassignments(client))}
-        on_progress(len(moving - left))
-        if not moving & left:
+        moves = await client.retrying(lambda: reassignments.list_reassignments(client))
+        left = moving & {move.partition for move in moves}
+        on_progress(len(moving) - len(left), await copies.copied_bytes(client, left))
+        if not left:
             return True
         if client.clock.monotonic() + _PAUSE_S > deadline:
             return False
         await asyncio.sleep(_PAUSE_S)
 
 
-async def end(client: Client, moved: Set[TopicPartition]) -> None:
-    """After the moves: full speed again, and the preferred replicas lead."""
-    await lift_throttle(client)
+async def let_preferred_lead(client: Client, moved: Set[TopicPartition]) -> None:
+    """After the moves: the first replica leads, where it can."""
     found = await topics.describe_topics(client, by_topic(moved))
     await reassignments.elect_preferred_leaders(
         client,
@@ -98,26 +104,3 @@ async def lift_throttle(client: Client) -> None:
 async def _living(client: Client) -> Sequence[str]:
     found = await describe_cluster(client)
     return [str(broker.node_id) for broker in found.brokers if broker.node_id not in found.fenced]
-
-
-@contextmanager
-def progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Tell on standard error how many partitions have arrived: a bar on a terminal, else a line for each change."""
-    if not sys.stderr.isatty():
-        last = -1
-
-        def tell(done: int) -> None:
-            nonlocal last
-            if done != last:
-                last = done
-                print(f"{done} of {total} partitions moved", file=sys.stderr, flush=True)
-
-        yield tell
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("moving partitions"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda done: bar.update(task, completed=done)

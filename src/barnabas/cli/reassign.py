@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,10 +12,10 @@ import typer
 from barnabas.cli import moving
 from barnabas.cli import plan as plans
 from barnabas.cli.cluster_state import ClusterState, look
+from barnabas.cli.copies import Copies, measure, progress
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, OutputOption
 from barnabas.cli.output import Output, fail, format_table, show
 from barnabas.cli.session import run
-from barnabas.client.admin.reassignments import list_reassignments
 from barnabas.client.client import Client
 from barnabas.client.metadata import TopicPartition
 from barnabas.core.errors import KafkaError
@@ -60,18 +60,21 @@ def reassign(
     if cancel:
         _cancel(bootstrap, output)
     elif watch:
-        _follow(bootstrap, {move.partition for move in run(bootstrap, list_reassignments)}, timeout, output)
+        _follow(bootstrap, run(bootstrap, moving.under_way), timeout, output, lifts_throttle=True)
     else:
         state = run(bootstrap, look)
         chosen = _choose(state, drain or [], replication_factor, topic or [], plan)
+        copies = run(bootstrap, lambda client: _measure(client, chosen, state))
+        shown = _for_people(chosen, state, copies)
         if dry_run:
-            show(plans.to_kafka(chosen), output, _for_people(chosen, state))
-            return
-        print(_for_people(chosen, state), file=sys.stdout if output is Output.TABLE else sys.stderr)
-        if chosen:
+            show(plans.to_kafka(chosen), output, shown)
+        elif not chosen:
+            show({"moved": []}, output, shown)
+        else:
+            print(shown, file=sys.stdout if output is Output.TABLE else sys.stderr)
             _confirm(yes)
             _begin(bootstrap, chosen, state, throttle)
-        _follow(bootstrap, chosen.keys(), timeout, output)
+            _follow(bootstrap, copies, timeout, output, lifts_throttle=throttle is not None)
 
 
 def _choose(
@@ -85,17 +88,29 @@ def _choose(
         return plans.check(plans.parse(file.read_text()), state)
     except plans.PlanError as error:
         fail(f"plan {file}: {error}; nothing was changed" if file else str(error))
-    except OSError as error:
-        fail(f"cannot read plan {file}: {error.strerror}")
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"cannot read plan {file}: {error.strerror if isinstance(error, OSError) else 'it is not text'}")
 
 
-def _for_people(chosen: plans.Plan, state: ClusterState) -> str:
+async def _measure(client: Client, chosen: plans.Plan, state: ClusterState) -> Copies:
+    before = state.partitions
+    targets = {
+        partition: tuple(replica for replica in replicas if replica not in before[partition].replicas)
+        for partition, replicas in chosen.items()
+    }
+    return await measure(client, targets, {partition: info.leader for partition, info in before.items()})
+
+
+def _for_people(chosen: plans.Plan, state: ClusterState, copies: Copies) -> str:
     if not chosen:
         return "nothing to move: replicas are where they should be"
+    from rich.filesize import decimal
+
     rows = plans.rows(chosen, state.partitions)
-    copies = sum(len(row["adds"]) for row in rows)
     more = f"\n... and {len(rows) - _SHOWN_ROWS} more" if len(rows) > _SHOWN_ROWS else ""
-    summary = f"{_partitions(len(rows))} change, {copies} {'replica is' if copies == 1 else 'replicas are'} copied"
+    count = sum(map(len, copies.targets.values()))
+    size = decimal(copies.bytes_of(copies.targets))
+    summary = f"{_partitions(len(rows))} change; {count} {'replica' if count == 1 else 'replicas'} to copy, {size}"
     return f"{format_table(rows[:_SHOWN_ROWS])}{more}\n\n{format_table(plans.broker_rows(chosen, state))}\n\n{summary}"
 
 
@@ -117,14 +132,17 @@ def _begin(bootstrap: str, chosen: plans.Plan, state: ClusterState, throttle: in
         fail(f"{len(refusals)} of {_partitions(len(chosen))} cannot move: {first}. The others do; {_GO_ON}")
 
 
-def _follow(bootstrap: str, wanted: Set[TopicPartition], timeout_s: float, output: Output) -> None:
+def _follow(bootstrap: str, copies: Copies, timeout_s: float, output: Output, *, lifts_throttle: bool) -> None:
     """To the end of the moves, of the time, or of the user's patience."""
+    moved = copies.targets.keys()
 
     async def work(client: Client) -> bool:
-        with moving.progress(len(wanted)) as on_progress:
-            has_ended = await moving.follow(client, wanted, on_progress, timeout_s)
+        with progress(copies) as on_progress:
+            has_ended = await moving.follow(client, copies, on_progress, timeout_s)
+        if has_ended and lifts_throttle:
+            await moving.lift_throttle(client)
         if has_ended:
-            await moving.end(client, wanted)
+            await moving.let_preferred_lead(client, moved)
         return has_ended
 
     try:
@@ -134,8 +152,8 @@ def _follow(bootstrap: str, wanted: Set[TopicPartition], timeout_s: float, outpu
         raise typer.Exit(_INTERRUPTED) from None
     if not has_ended:
         fail(f"the reassignment is not at its end after {timeout_s:g} s and goes on; {_GO_ON}")
-    moved = {"moved": [str(partition) for partition in sorted(wanted)]}
-    show(moved, output, f"moved {_partitions(len(wanted))}" if wanted else "nothing is moving")
+    told = f"moved {_partitions(len(moved))}" if moved else "nothing is moving"
+    show({"moved": [str(partition) for partition in sorted(moved)]}, output, told)
 
 
 def _cancel(bootstrap: str, output: Output) -> None:
