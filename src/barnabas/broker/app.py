@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.controller_client import ControllerClient
 from barnabas.broker.dispatch import Dispatcher
+from barnabas.broker.failed_disks import FailedDisks
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.groups import group_coordinator, topics_of
 from barnabas.broker.heartbeats import Heartbeats
@@ -97,6 +98,7 @@ class Broker:
         self._heartbeats = Heartbeats(self, disk, random, boot_id)
         self.replicas = Replicas(self.broker_id, self.manager, self.log_config)
         self.peers = Peers(network, self.address_of, f"barnabas-broker-{self.broker_id}")
+        self._failed_disks = FailedDisks(self, disk)
         self._replication = Replication(self, network)
         self.fetch_sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], random)
         self.producer_ids = ProducerIds(self)
@@ -152,6 +154,7 @@ class Broker:
         self.server.start_serving()
         self._spawn(self._heartbeats.run())
         self._spawn(self._sessions.run())
+        self._spawn(self._failed_disks.run())
         self._spawn(LeaderBalance(self.metadata, self.config).run())
         self._spawn(self._replication.run())
 
@@ -187,6 +190,7 @@ class Broker:
 
     def _logs_lost(self, lost: list[Log]) -> None:
         self.replicas.logs_lost(lost)
+        self._failed_disks.look()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         self._tasks.append(asyncio.create_task(work))
@@ -210,6 +214,8 @@ class Broker:
                 for topic in image.topics.values():
                     self.replicas.reconfigure(topic)
         self.replicas.follow(delta, image)
+        if any(directory.is_offline for directory in self.manager.directories):
+            self._failed_disks.look()
         if delta.created or delta.deleted or delta.partitions:
             topics = topics_of(image)
             for driver in self.groups.drivers():

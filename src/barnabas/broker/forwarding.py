@@ -59,7 +59,7 @@ def by_controller(
 
 
 def _patience_s(request: Any) -> float:
-    """librdkafka asks with 0 unless told otherwise, and takes a time-out for "it has begun": so that is no limit."""
+    """Who does not want to wait (0) takes a time-out for "it has begun", so it must be carried out all the same."""
     timeout_ms: int = getattr(request, "timeout_ms", 0)
     return timeout_ms / 1000 if timeout_ms > 0 else PATIENCE_S
 

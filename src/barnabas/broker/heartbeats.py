@@ -92,15 +92,24 @@ class Heartbeats:
                 _log.warning("waiting for a controller to register with", problem=str(error))
 
     async def _until_unfenced(self) -> None:
-        while (await self._beat()).is_fenced:  # noqa: ASYNC110  # what we wait for is known to the controller alone
+        # What we wait for is known to the controller alone.
+        while (await self._beat()).is_fenced and self._has_disk():  # noqa: ASYNC110
             await asyncio.sleep(_PAUSE_S)
+
+    def _has_disk(self) -> bool:
+        """Who has none left can do nothing for anybody until it is started again."""
+        return not all(directory.is_offline for directory in self._broker.manager.directories)
 
     async def _beat(self, *, want_shut_down: bool = False) -> BrokerState:
         """One sign of life. It goes to the next controller if there is none; it is never too late for it."""
         broker = self._broker
         while True:
             event = BrokerHeartbeat(
-                broker.broker_id, broker.broker_epoch, broker.metadata.image.index, want_shut_down=want_shut_down
+                broker.broker_id,
+                broker.broker_epoch,
+                broker.metadata.image.index,
+                want_fence=not self._has_disk(),
+                want_shut_down=want_shut_down,
             )
             try:
                 return await broker.controller.submit(event, _PATIENCE_S)

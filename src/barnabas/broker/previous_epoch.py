@@ -38,6 +38,11 @@ def note_epoch(disk: Disk, directories: Sequence[LogDirectory], boot_id: str, ep
             disk.replace(f"{directory.path}/{_FILE}", note)
 
 
+def forget_epoch(disk: Disk, directory: LogDirectory) -> None:
+    """What a failing disk has written may be lost, whatever it says later; OSError if it does not let us say so."""
+    disk.remove(f"{directory.path}/{_FILE}")
+
+
 def _epoch_of(disk: Disk, directory: LogDirectory, boot_id: str) -> int:
     if directory.is_offline:
         return UNKNOWN_BROKER_EPOCH

@@ -3,6 +3,9 @@
 Who asks must be the leader, under the broker epoch, leader epoch and partition epoch that hold now. An epoch from the
 future means that this controller is the one that is behind. A replica counts only as the process that the leader has
 seen catching up: one that is fenced, shutting down or registered again since then is not eligible (KIP-841, KIP-903).
+
+Any member may leave, and does when its disk has failed: it asks for the others alone. What it has is not relied on any
+more, and if it has led, another one is elected.
 """
 
 from __future__ import annotations
@@ -29,24 +32,29 @@ def alter_partition(image: Image, event: AlterPartition, context: Context) -> Ou
         raise _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic, event, "there is no such partition")
     partition = topic.partitions[event.partition]
     isr = tuple(broker_id for broker_id, _ in event.new_isr)
-    _check_epochs(topic, partition, event)
+    _check_epochs(topic, partition, event, isr)
     _check_isr(topic, partition, event, isr)
     _check_members(image, topic, event)
-    changes = PartitionChanges(image, context.config)
+    leaving = event.broker_id if _leaves(partition, event.broker_id, isr) else None
+    changes = PartitionChanges(image, context.config, without=leaving)
     wanted = replace(partition, isr=isr, leader_recovery_state=event.leader_recovery_state)
-    now = changes.add(topic, event.partition, wanted)
+    now = changes.add(topic, event.partition, wanted, leaving)
     return changes.outcome(
         AlteredPartition(now.leader, now.leader_epoch, now.isr, now.partition_epoch, now.leader_recovery_state)
     )
 
 
-def _check_epochs(topic: Topic, partition: Partition, event: AlterPartition) -> None:
+def _leaves(partition: Partition, broker_id: int, isr: tuple[int, ...]) -> bool:
+    return broker_id in partition.isr and set(isr) == set(partition.isr) - {broker_id}
+
+
+def _check_epochs(topic: Topic, partition: Partition, event: AlterPartition, isr: tuple[int, ...]) -> None:
     if event.leader_epoch > partition.leader_epoch or event.partition_epoch > partition.partition_epoch:
         raise _refused(ErrorCode.NOT_CONTROLLER, topic, event, "its epochs are not known here; ask the new controller")
     if event.leader_epoch < partition.leader_epoch:
         problem = f"the leader epoch is {partition.leader_epoch}, not {event.leader_epoch}"
         raise _refused(ErrorCode.FENCED_LEADER_EPOCH, topic, event, problem)
-    if event.broker_id != partition.leader:
+    if event.broker_id != partition.leader and not _leaves(partition, event.broker_id, isr):
         raise _refused(ErrorCode.INVALID_REQUEST, topic, event, f"the leader is {partition.leader}")
     if event.partition_epoch < partition.partition_epoch:
         problem = f"the partition epoch is {partition.partition_epoch}, not {event.partition_epoch}"
@@ -57,7 +65,7 @@ def _check_isr(topic: Topic, partition: Partition, event: AlterPartition, isr: t
     problem = None
     if len(set(isr)) < len(isr) or not set(isr) <= set(partition.replicas):
         problem = f"in-sync replicas {list(isr)[:10]} are not distinct ones of {list(partition.replicas)}"
-    elif event.broker_id not in isr:
+    elif event.broker_id not in isr and not _leaves(partition, event.broker_id, isr):
         problem = f"in-sync replicas {list(isr)} are without the leader"
     elif event.leader_recovery_state not in (RECOVERED, RECOVERING):
         problem = f"leader recovery state {event.leader_recovery_state} is unknown"

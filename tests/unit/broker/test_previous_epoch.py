@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from barnabas.broker.previous_epoch import note_epoch, previous_epoch
+from barnabas.broker.previous_epoch import forget_epoch, note_epoch, previous_epoch
 from barnabas.storage.directory import LogDirectory
 from barnabas.storage.disk import RealDisk
 
@@ -72,4 +72,13 @@ def test_a_new_directory_stands_for_one_that_is_lost(tmp_path: Path) -> None:
 def test_a_note_that_makes_no_sense_is_none(tmp_path: Path) -> None:
     live(tmp_path, 7, is_clean=False)
     (tmp_path / "a" / ".barnabas_boot").write_bytes(b'{"bootId":"fi')
+    assert told(tmp_path, BOOT) == UNKNOWN
+
+
+def test_a_disk_that_failed_has_not_kept_everything(tmp_path: Path) -> None:
+    directories = open_directories(tmp_path)
+    note_epoch(RealDisk(), directories, BOOT, 7)
+    forget_epoch(RealDisk(), directories[1])
+    for directory in directories:
+        directory.release()
     assert told(tmp_path, BOOT) == UNKNOWN

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.cluster.events import AlteredPartition, BrokerHeartbeat, UnregisterBroker
+from barnabas.cluster.records import NO_LEADER
 from barnabas.core.errors import ErrorCode, KafkaError
 from tests.unit.cluster.clusters import TestCluster
 
@@ -44,8 +45,7 @@ REFUSED: dict[str, tuple[tuple[int, ...], dict[str, Any], ErrorCode]] = {
     "both epochs of the past": ((1, 2), {"leader_epoch": 1, "partition_epoch": 2}, ErrorCode.FENCED_LEADER_EPOCH),
     "a replica twice": ((1, 2, 2), {}, ErrorCode.INVALID_REQUEST),
     "a broker that is no replica": ((1, 4), {}, ErrorCode.INVALID_REQUEST),
-    "without the leader": ((2, 3), {}, ErrorCode.INVALID_REQUEST),
-    "nobody": ((), {}, ErrorCode.INVALID_REQUEST),
+    "others without the leader": ((2, 3), {}, ErrorCode.INVALID_REQUEST),
     "an unknown recovery state": ((1,), {"leader_recovery_state": 2}, ErrorCode.INVALID_REQUEST),
     "recovering with others": ((1, 2), {"leader_recovery_state": 1}, ErrorCode.INVALID_REQUEST),
     "recovering again": ((1,), {"leader_recovery_state": 1}, ErrorCode.INVALID_REQUEST),
@@ -121,3 +121,42 @@ def test_a_leader_that_was_elected_uncleanly_recovers_alone_first() -> None:
     cluster.submit(cluster.isr_change(2, leader_recovery_state=0))
     assert cluster.partition().leader_recovery_state == 0
     assert cluster.submit(cluster.isr_change(2, 3)).isr == (2, 3)
+
+
+def test_a_leader_that_leaves_itself_out_gives_way_to_another_and_is_not_relied_on() -> None:
+    cluster = TestCluster(3)
+    cluster.create(1, 2, 3, min_insync_replicas="3")
+    altered = cluster.submit(cluster.isr_change(2, 3))
+    assert (altered.leader, altered.leader_epoch, altered.isr) == (2, 1, (2, 3))
+    assert cluster.partition().eligible_leader_replicas == (), "what was on the failed disk may be lost"
+    assert cluster.outcome.unclean_elections == 0
+
+
+def test_a_follower_may_leave_alone() -> None:
+    cluster = three_replicas()
+    own: dict[str, Any] = {"broker_id": 2, "broker_epoch": cluster.image.brokers[2].epoch}
+    assert cluster.submit(cluster.isr_change(1, 3, **own)) == AlteredPartition(1, 0, (1, 3), 1)
+    with pytest.raises(KafkaError, match="the leader is 1"):
+        cluster.submit(cluster.isr_change(1, **own))
+
+
+def test_an_eligible_replica_takes_over_from_a_leader_that_was_in_sync_alone() -> None:
+    cluster = TestCluster(2)
+    cluster.create(1, 2, min_insync_replicas="2")
+    cluster.submit(cluster.isr_change(1))
+    assert cluster.partition().eligible_leader_replicas == (2,)
+    altered = cluster.submit(cluster.isr_change())
+    assert (altered.leader, altered.isr) == (2, (2,))
+    assert cluster.outcome.unclean_elections == 0
+
+
+@pytest.mark.parametrize("replicas", [(1,), (1, 2)])
+def test_a_leader_that_nobody_can_follow_leaves_the_partition_without_one(replicas: tuple[int, ...]) -> None:
+    cluster = TestCluster(2)
+    cluster.create(*replicas)
+    cluster.submit(cluster.isr_change(1))
+    altered = cluster.submit(cluster.isr_change())
+    assert (altered.leader, altered.isr) == (NO_LEADER, ())
+    assert cluster.partition().last_known_elr == (1,)
+    cluster.start(1, is_clean=False)
+    assert cluster.partition().leader == (1 if replicas == (1,) else NO_LEADER)
