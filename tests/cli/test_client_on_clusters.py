@@ -10,7 +10,9 @@ from typing import TypeVar
 import confluent_kafka
 import pytest
 
-from barnabas.client.admin import configs, records, topics
+from barnabas.cli.cluster_state import health, look, min_in_sync
+from barnabas.cli.copies import measure
+from barnabas.client.admin import configs, reassignments, records, topics
 from barnabas.client.admin.cluster import describe_cluster
 from barnabas.client.client import Client, connect
 from barnabas.client.consumer import Consumer
@@ -252,6 +254,33 @@ def test_the_cluster_describes_itself(cluster: str) -> None:
     description = run(cluster, describe_cluster)
     assert [broker.address.port for broker in description.brokers] == [int(cluster.rpartition(":")[2])]
     assert description.cluster_id
+
+
+def test_the_state_of_a_cluster_is_told_and_replicas_cannot_go_nowhere(cluster: str, topic_name: str) -> None:
+    first = TopicPartition(topic_name, 0)
+
+    async def work(client: Client) -> None:
+        await topics.create_topic(client, topic_name, partitions=3, configs={"min.insync.replicas": "2"})
+        async with Producer(client) as producer:
+            await producer.send(topic_name, b"x" * 1000, partition=0)
+        state = await look(client)
+        here = state.alive[0]
+        assert (state.alive, state.missing, state.moves) == ([here], [], [])
+        assert [state.partitions[first].replicas, state.partitions[first].isr] == [(here,), (here,)]
+        min_isr = await min_in_sync(client, state)
+        assert min_isr[topic_name] == 2
+        assert health(state, min_isr)["healthy"]
+        copies = await measure(client, {first: (here,)}, {first: here})
+        assert copies.bytes_of([first]) > 1000
+        assert await copies.copied_bytes(client, {first}) == copies.bytes_of([first])
+
+        refusals = await reassignments.alter_reassignments(client, {first: (12345,)})
+        assert refusals[first].code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        refusals = await reassignments.alter_reassignments(client, {first: None})
+        assert refusals[first].code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        assert await reassignments.elect_preferred_leaders(client, [first]) == {}
+
+    run(cluster, work)
 
 
 def test_an_offset_that_is_not_there_is_an_error_that_names_it(cluster: str, topic_name: str) -> None:
