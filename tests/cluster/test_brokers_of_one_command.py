@@ -73,6 +73,17 @@ def test_they_come_back_with_what_they_had(tmp_path: Path) -> None:
         assert sorted(map(int, found)) == list(range(100))
 
 
+def test_a_bootstrap_list_may_name_a_broker_that_is_not_started(tmp_path: Path) -> None:
+    with BarnabasServer(tmp_path / "data", arguments=ARGUMENTS) as server:
+        *_, third = ready_line(server)["addresses"]
+        barnabas(server.address, "produce", "orders", "-q", input="x\n")
+    with BarnabasServer(tmp_path / "data", arguments=("--brokers", "2")) as server:
+        assert "not all brokers of this directory are started" in server.log.read_text()
+        bootstrap = f"{third},{server.address}"
+        barnabas(bootstrap, "produce", "orders", "-q", input="y\n")
+        assert barnabas(bootstrap, "consume", "orders") == "x\ny\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "replicas", "min_isr"),
     [

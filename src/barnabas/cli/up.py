@@ -134,6 +134,8 @@ def _up_several(
         fail(str(error))
     logs.configure(config["barnabas.log.level"], config["barnabas.log.format"], SystemClock())
     place.mkdir(parents=True, exist_ok=True)
+    if _broker_dir(place, count + 1).exists():
+        logs.get_logger(__name__).warning("not all brokers of this directory are started", data_dir=str(place))
 
     def on_ready(addresses: Sequence[str], pids: Sequence[int]) -> None:
         ready = {
