@@ -67,6 +67,8 @@ def balance(
 
 
 class _Plan:
+    """Replicas as they will be, and what each broker has of them."""
+
     def __init__(self, assignment: Assignment, racks: Mapping[int, str | None], stays: Set[Place]) -> None:
         self.replicas = {place: [b for b in assignment[place] if b in racks] for place in sorted(assignment)}
         self._before = assignment
@@ -89,15 +91,14 @@ class _Plan:
     def fit(self, place: Place, factor: int) -> None:
         """Drop replicas that are too many or share a rack without need; remember those that are missing."""
         replicas = self.replicas[place]
-        while len(replicas) > factor or self._spread(replicas) < min(factor, self._rack_count) - (
-            factor - len(replicas)
-        ):
+        racks = min(factor, self._rack_count)
+        while (missing := factor - len(replicas)) < 0 or self._spread(replicas) + missing < racks:
             crowds = Counter(self._rack_of[broker] for broker in replicas)
             # The first one leads, as a rule: it goes only where that saves a rack.
             self._drop(
                 place, max(replicas, key=lambda b: (crowds[self._rack_of[b]], b != replicas[0], self._load(b), b))
             )
-        self._vacant += [place] * (factor - len(replicas))
+        self._vacant += [place] * missing
 
     def fill(self) -> None:
         """Give each missing replica to the emptiest broker that may have it."""
