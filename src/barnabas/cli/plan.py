@@ -40,7 +40,7 @@ def propose(
     try:
         plan = balance(before, targets, factors, chosen)
     except ValueError as error:
-        raise PlanError(str(error)) from None
+        raise PlanError(f"{error}; start more, or have fewer replicas with --replication-factor") from None
     return {TopicPartition(*place): replicas for place, replicas in plan.items()}
 
 
