@@ -8,7 +8,7 @@ import typer
 
 from barnabas.cli.cluster_state import ClusterState, broker_rows, health, look, min_in_sync
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, OutputOption
-from barnabas.cli.output import Colour, Output, fail, format_table, paint, show
+from barnabas.cli.output import MOST_ROWS, Colour, Output, fail, format_table, paint, show
 from barnabas.cli.reassign import reassign
 from barnabas.cli.session import run
 from barnabas.client.admin.cluster import unregister_broker
@@ -71,7 +71,11 @@ def _for_people(found: dict[str, Any]) -> str:
     lines += [f"broker {broker} is {what}" for what in ("fenced", "missing") for broker in found["brokers"][what]]
     for trouble, words in _TROUBLES.items():
         if rows := found[trouble]:
-            lines += ["", f"{len(rows)} {'partition' if len(rows) == 1 else 'partitions'} {words}:", format_table(rows)]
+            lines += [
+                "",
+                f"{len(rows)} {'partition' if len(rows) == 1 else 'partitions'} {words}:",
+                format_table(rows, MOST_ROWS),
+            ]
     return "\n".join(lines)
 
 

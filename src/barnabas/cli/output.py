@@ -12,6 +12,9 @@ from typing import Any, NoReturn, TextIO
 
 import typer
 
+MOST_ROWS = 100
+"""Of a table that people should see the end of."""
+
 
 class Output(StrEnum):
     TABLE = "table"
@@ -69,9 +72,11 @@ def to_yaml(value: object) -> str:
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
 
 
-def format_table(rows: Sequence[Mapping[str, object]]) -> str:
-    """Rows under headings made of their keys; `(none)` for no rows."""
-    return Table(rows).format(rows) if rows else "(none)"
+def format_table(rows: Sequence[Mapping[str, object]], most: int | None = None) -> str:
+    """Rows under headings made of their keys, `most` of them at the most; `(none)` for no rows."""
+    shown = rows[:most]
+    more = f"\n... and {len(rows) - len(shown)} more" if len(shown) < len(rows) else ""
+    return f"{Table(shown).format(shown)}{more}" if shown else "(none)"
 
 
 class Table:

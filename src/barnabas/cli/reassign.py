@@ -14,13 +14,12 @@ from barnabas.cli import plan as plans
 from barnabas.cli.cluster_state import ClusterState, look
 from barnabas.cli.copies import Copies, measure, progress
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, OutputOption
-from barnabas.cli.output import Output, fail, format_table, show
+from barnabas.cli.output import MOST_ROWS, Output, fail, format_table, show
 from barnabas.cli.session import run
 from barnabas.client.client import Client
 from barnabas.client.metadata import TopicPartition
 from barnabas.core.errors import KafkaError
 
-_SHOWN_ROWS = 100
 _INTERRUPTED = 130
 _GO_ON = "`barnabas cluster reassign --watch` follows it, and with --cancel in place of --watch it is called off"
 
@@ -107,11 +106,11 @@ def _for_people(chosen: plans.Plan, state: ClusterState, copies: Copies) -> str:
     from rich.filesize import decimal
 
     rows = plans.rows(chosen, state.partitions)
-    more = f"\n... and {len(rows) - _SHOWN_ROWS} more" if len(rows) > _SHOWN_ROWS else ""
     count = sum(map(len, copies.targets.values()))
     size = decimal(copies.bytes_of(copies.targets))
     summary = f"{_partitions(len(rows))} change; {count} {'replica' if count == 1 else 'replicas'} to copy, {size}"
-    return f"{format_table(rows[:_SHOWN_ROWS])}{more}\n\n{format_table(plans.broker_rows(chosen, state))}\n\n{summary}"
+    brokers = plans.broker_rows(chosen, state)
+    return f"{format_table(rows, MOST_ROWS)}\n\n{format_table(brokers)}\n\n{summary}"
 
 
 def _confirm(yes: bool) -> None:

@@ -34,6 +34,12 @@ def test_a_table_aligns_text_left_and_numbers_right() -> None:
     assert table.splitlines() == ["NAME    OFFSET", "a            5", "longer   12345"]
 
 
+def test_a_long_table_can_be_cut_and_says_how_much_is_missing() -> None:
+    rows = [{"n": number} for number in range(5)]
+    assert format_table(rows, 2).splitlines() == ["N", "0", "1", "... and 3 more"]
+    assert format_table(rows, 5).splitlines() == ["N", "0", "1", "2", "3", "4"]
+
+
 def test_an_empty_table_says_so() -> None:
     assert format_table([]) == "(none)"
 
