@@ -11,6 +11,7 @@ from barnabas.core.errors import ErrorCode
 from barnabas.wire.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.wire.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.wire.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from barnabas.wire.messages.k43_elect_leaders import ElectLeadersRequest
 from barnabas.wire.messages.k45_alter_partition_reassignments import (
@@ -19,7 +20,7 @@ from barnabas.wire.messages.k45_alter_partition_reassignments import (
     ReassignableTopic,
 )
 from tests.simulation.brokers import RETRY_S, Brokers, check_retriable
-from tests.simulation.history import History, TopicPartition, Trimmed, Trimming
+from tests.simulation.history import Fault, History, TopicPartition, Trimmed, Trimming
 
 LATEST, EARLIEST = -1, -2
 PREFERRED, UNCLEAN = 0, 1
@@ -34,7 +35,7 @@ class Topic:
 
 
 async def create_topics(brokers: Brokers, topics: Sequence[Topic]) -> dict[str, bytes]:
-    """Create topics, in spite of lost answers; their ids."""
+    """Create topics, in spite of lost answers, and of brokers that are missing for a while; their ids."""
     creatable = [
         CreatableTopic(t.name, t.partitions, t.replicas, [], [CreatableTopicConfig(*config) for config in t.configs])
         for t in topics
@@ -47,7 +48,7 @@ async def create_topics(brokers: Brokers, topics: Sequence[Topic]) -> dict[str, 
         errors = [result.error_code for result in response.topics]
         if all(error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS) for error in errors):
             return await _topic_ids(brokers, [topic.name for topic in topics])
-        check_retriable("CreateTopics", *errors)
+        check_retriable("CreateTopics", *(e for e in errors if e != ErrorCode.INVALID_REPLICATION_FACTOR))
         brokers.turn()
         await asyncio.sleep(RETRY_S)
 
@@ -103,6 +104,39 @@ async def reassign(brokers: Brokers, partition: TopicPartition, replicas: list[i
         return
     results = [result for topic in response.responses for result in topic.partitions]
     check_retriable("AlterPartitionReassignments", response.error_code, *(result.error_code for result in results))
+
+
+class Changer:
+    """Creates and deletes a topic, again and again."""
+
+    def __init__(self, brokers: Brokers, topic: Topic, rng: random.Random, history: History) -> None:
+        self._brokers = brokers
+        self._topic = topic
+        self._rng = rng
+        self._history = history
+
+    async def run(self, should_stop: Callable[[], bool]) -> None:
+        while not should_stop():
+            await create_topics(self._brokers, [self._topic])
+            self._history.record(Fault("topic created", self._topic.name))
+            await asyncio.sleep(self._rng.random() * 2)
+            await self._delete()
+            self._history.record(Fault("topic deleted", self._topic.name))
+            await asyncio.sleep(self._rng.random() * 2)
+
+    async def _delete(self) -> None:
+        request = DeleteTopicsRequest([DeleteTopicState(self._topic.name)])
+        while True:
+            try:
+                response = await self._brokers.request(request, 6)
+            except OSError:
+                continue
+            error = response.responses[0].error_code
+            if error in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                return
+            check_retriable("DeleteTopics", error)
+            self._brokers.turn()
+            await asyncio.sleep(RETRY_S)
 
 
 class Trimmer:

@@ -25,6 +25,7 @@ START_LIMIT_S = 60.0
 PORT = 9092
 DISK_ERRORS = (errno.EIO, errno.ENOSPC)
 COLD = 0.1  # of what is read
+SNAPSHOT_EVERY = 40  # records of metadata
 
 SegmentBytes = dict[str, bytes]
 
@@ -113,6 +114,7 @@ class Machine:
             store=store,
             boot_id=f"{self.host}/boot-{self.boot}",
         )
+        broker.metadata.snapshot_every = SNAPSHOT_EVERY
         await broker.start()
         return broker
 
@@ -149,6 +151,12 @@ class Machine:
     def plan_failure(self, operations: int) -> None:
         """Let one of the next disk operations fail; with 0 none."""
         self._operations_to_failure = operations
+
+    def suspend(self) -> Process:
+        """Stop the process, as SIGSTOP does; `go_on` ends that."""
+        assert self._process is not None
+        self._process.stop()
+        return self._process
 
     def cut_off_store(self) -> None:
         self._is_cut_off = True

@@ -52,13 +52,18 @@ def check_alive() -> None:
 class Process:
     """`host` is the name of the machine that it runs on."""
 
-    __slots__ = ("__weakref__", "_context", "_loop", "_resources", "_tasks", "alive", "host", "name")
+    __slots__ = (
+        "__weakref__", "_context", "_loop", "_resources", "_tasks", "alive", "host", "name", "put_off", "stopped",
+    )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str, host: str = "") -> None:
         self._loop = loop
         self.name = name
         self.host = host
         self.alive = True
+        self.stopped = False  # as by SIGSTOP
+        self.put_off: list[asyncio.Handle] = []
+        """What would have run since it was stopped."""
         self._context = Context()
         self._context.run(_PROCESS.set, self)
         self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
@@ -92,12 +97,27 @@ class Process:
         # The death may have come in the middle of one of these tasks, whose coroutine cannot be closed while it runs.
         self._loop.call_soon(self.bury, context=Context())
 
+    def stop(self) -> None:
+        """Run nothing more, until told to go on; to others it looks as if the process were only slow."""
+        self.stopped = True
+
+    def go_on(self) -> None:
+        self.stopped = False
+        put_off, self.put_off = self.put_off, []
+        for handle in put_off:
+            self._loop.call_soon(_run_unless_cancelled, handle, context=self._context.copy())
+
     def bury(self) -> None:
         """Close what the dead process had suspended, in the order in which it was started."""
         for task in sorted(self._tasks, key=hash):
             if not task.done():
                 self._context.run(close_suspended, task)
         self._tasks.clear()
+
+
+def _run_unless_cancelled(handle: asyncio.Handle) -> None:
+    if not handle.cancelled():
+        handle._run()
 
 
 def close_suspended(task: asyncio.Task[Any]) -> None:

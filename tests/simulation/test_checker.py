@@ -155,6 +155,12 @@ def test_an_unclean_election_excuses_what_the_new_leader_does_not_have() -> None
     ]
 
 
+def test_a_producer_that_was_forgotten_after_an_unclean_election_may_have_sent_twice() -> None:
+    twice = (sent(PLAIN, A, B), SequenceForgotten("p", 1, PLAIN, 0), final(PLAIN, B, A, B))
+    assert not found(UncleanElection(PLAIN, 1), *twice)
+    assert found(UncleanElection(SYNCED, 1), *twice)
+
+
 def test_an_unclean_election_of_a_safe_topic_is_one_too_many() -> None:
     assert anomalies([(0.0, UncleanElection(PLAIN, 1))], safe_topics={"plain"})
     assert not anomalies([(0.0, UncleanElection(PLAIN, 1))], safe_topics={"synced"})

@@ -197,3 +197,23 @@ def test_a_call_as_a_dead_process_reaches_nothing(loop: VirtualLoop) -> None:
     process.kill()
     with pytest.raises(ProcessKilled):
         process.call(check_alive)
+
+
+def test_a_stopped_process_does_nothing_until_it_goes_on_and_then_all_that_was_due(loop: VirtualLoop) -> None:
+    seen: list[float] = []
+
+    async def serve() -> None:
+        loop.call_later(1.5, seen.append, 1.5)
+        loop.call_later(1.6, seen.append, 1.6).cancel()
+        for _ in range(4):
+            await asyncio.sleep(1)
+            seen.append(loop.time())
+
+    process = Process(loop, "server")
+    process.start(serve())
+    loop.call_later(1.2, process.stop)
+    loop.call_later(5, process.go_on)
+    loop.run_until_complete(asyncio.sleep(4.9))
+    assert seen == [1]
+    loop.run_until_complete(asyncio.sleep(10))
+    assert seen == [1, 1.5, 5, 6, 7]

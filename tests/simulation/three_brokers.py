@@ -25,7 +25,7 @@ from barnabas.cluster.partition_change import RECOVERING
 from barnabas.coordination.memory import MemoryMetadata
 from barnabas.coordination.store import Answer, Done
 from barnabas.records.batch import headers
-from tests.simulation.admin import PREFERRED, UNCLEAN, Topic, Trimmer, create_topics, elect_leaders, reassign
+from tests.simulation.admin import PREFERRED, UNCLEAN, Changer, Topic, Trimmer, create_topics, elect_leaders, reassign
 from tests.simulation.brokers import Brokers
 from tests.simulation.checker import anomalies
 from tests.simulation.consumer import Consumer, read_to_end
@@ -38,7 +38,7 @@ from tests.simulation.world import Verdict, World, tell
 MAX_STEPS = 1_000_000
 BROKER_IDS = (1, 2, 3)
 CLIENTS = ""  # the host that they share
-OPERATIONS_TO_DEATH = 60
+OPERATIONS_TO_FAULT = 60
 HEALING_LIMIT_S = 60.0
 LOOK_S = 0.1
 
@@ -54,11 +54,19 @@ SETTINGS = {
     "log.retention.check.interval.ms": "1000",
     "log.segment.delete.delay.ms": "500",
 }
+VARIED_SETTINGS = {
+    "num.replica.fetchers": ("1", "2"),
+    "replica.lag.max.messages": ("0", "0", "20"),
+    "replica.fetch.max.bytes": ("1", "1000", "1048576"),
+    "leader.imbalance.check.interval.seconds": ("1", "300"),
+    "leader.imbalance.per.broker.percentage": ("0", "10"),
+}
 SAFE = Topic("safe", 2, (("min.insync.replicas", "2"),), 3)
 ROLLING = Topic("rolling", 1, (("min.insync.replicas", "2"), ("segment.ms", "1500")), 3)
 PAIR = Topic("pair", 1, (("min.insync.replicas", "2"),), 2)
 HASTY = Topic("hasty", 1, (("min.insync.replicas", "1"),), 3)
 SINGLE = Topic("single", 1)
+FLEETING = Topic("fleeting", 2, (("min.insync.replicas", "2"),), 3)
 TOPICS = (SAFE, ROLLING, PAIR, HASTY, SINGLE)
 SAFE_TOPICS = frozenset({SAFE.name, ROLLING.name, PAIR.name})
 PARTITIONS = [TopicPartition(topic.name, index) for topic in TOPICS for index in range(topic.partitions)]
@@ -70,8 +78,9 @@ class Run:
         self._world = world
         self._rng = world.stream("faults")
         self._metadata = WatchedMetadata(self._note_change)
+        settings = {**SETTINGS, **{key: self._rng.choice(values) for key, values in VARIED_SETTINGS.items()}}
         self._machines = {
-            broker_id: Machine(world, self._metadata, broker_id, ("/disk/data",), SETTINGS) for broker_id in BROKER_IDS
+            broker_id: Machine(world, self._metadata, broker_id, ("/disk/data",), settings) for broker_id in BROKER_IDS
         }
         self.is_careful = world.seed % 2 == 0
         self._lives: dict[TopicPartition, int] = {}
@@ -104,6 +113,7 @@ class Run:
         for machine in self._machines.values():
             machine.kill()
         self._compare_replicas()
+        self._check_fleeting()
 
     async def _end_of_all(self) -> None:
         """Sometimes all brokers go down together once more."""
@@ -118,7 +128,7 @@ class Run:
         if fate != "nothing":
             await asyncio.gather(*(machine.start() for machine in machines))
 
-    def _make_clients(self, ids: dict[str, bytes]) -> Iterator[Producer | Consumer | Trimmer]:
+    def _make_clients(self, ids: dict[str, bytes]) -> Iterator[Producer | Consumer | Trimmer | Changer]:
         world = self._world
         rng = world.stream("clients")
         for number in range(rng.randint(3, 5)):
@@ -140,6 +150,7 @@ class Run:
             yield producer
         yield Consumer("c0", self._brokers(), PARTITIONS, ids, world.stream("c0"), world.history)
         trimmed = [TopicPartition(ROLLING.name, 0)]
+        yield Changer(self._brokers(), FLEETING, world.stream("changer"), world.history)
         yield Trimmer(self._brokers(), trimmed, world.stream("trimmer"), world.history, self._are_two_in_sync)
 
     def _brokers(self) -> Brokers:
@@ -159,6 +170,8 @@ class Run:
             (2, self._cut_off_store),
             (2, self._disturb_connections),
             (1, self._slow_down_a_disk),
+            (1, self._break_a_disk),
+            (2, self._suspend),
             (1, self._lose_several),
             (2, lambda: self._elect(admin)),
             (4, lambda: self._move(admin)),
@@ -182,7 +195,7 @@ class Run:
 
     async def _crash_and_restart(self, machine: Machine, *, in_operation: bool, power_cut: bool = False) -> None:
         if in_operation:
-            machine.plan_death(self._rng.randint(1, OPERATIONS_TO_DEATH))
+            machine.plan_death(self._rng.randint(1, OPERATIONS_TO_FAULT))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(machine.died.wait(), 3)
         machine.kill(power_cut)
@@ -193,7 +206,7 @@ class Run:
     async def _restart(self, machine: Machine) -> None:
         await asyncio.sleep(self._rng.random() * 3)
         if self._rng.random() < 0.15:
-            machine.plan_death(self._rng.randint(1, OPERATIONS_TO_DEATH))
+            machine.plan_death(self._rng.randint(1, OPERATIONS_TO_FAULT))
         while not await machine.start():
             machine.kill()
         machine.plan_death(0)
@@ -273,6 +286,33 @@ class Run:
     async def _disturb_connections(self) -> None:
         for _ in range(self._rng.randint(1, 5)):
             self._world.disturb_a_connection(self._rng)
+
+    async def _suspend(self) -> None:
+        machine = self._pick()
+        if machine is not None:
+            self._broken.add(machine.broker_id)
+            self._repair(self._suspend_for_a_while(machine))
+
+    async def _suspend_for_a_while(self, machine: Machine) -> None:
+        self._world.history.record(Fault("suspended", machine.host))
+        process = machine.suspend()
+        await asyncio.sleep(self._rng.random() * 4)
+        process.go_on()
+        self._world.history.record(Fault("goes on", machine.host))
+        self._broken.discard(machine.broker_id)
+
+    async def _break_a_disk(self) -> None:
+        """One operation fails, which takes the broker's logs offline until it is started again."""
+        machine = self._pick()
+        if machine is not None:
+            self._broken.add(machine.broker_id)
+            self._repair(self._break_and_restart(machine))
+
+    async def _break_and_restart(self, machine: Machine) -> None:
+        machine.plan_failure(self._rng.randint(1, OPERATIONS_TO_FAULT // 2))
+        await asyncio.sleep(self._rng.random() * 3)
+        machine.plan_failure(0)
+        await self._crash_and_restart(machine, in_operation=False)
 
     async def _slow_down_a_disk(self) -> None:
         machine = self._rng.choice(list(self._machines.values()))
@@ -354,6 +394,13 @@ class Run:
                         for position, header in headers(memoryview(segment))
                     )
                     self._world.history.record(FinalReplica(partition, machine.broker_id, found))
+
+    def _check_fleeting(self) -> None:
+        """Of a topic that was deleted nothing is left."""
+        for machine in self._machines.values():
+            for index in range(FLEETING.partitions):
+                if machine.segments(TopicPartition(FLEETING.name, index)) is not None:
+                    raise SimulationError(f"{machine.host} still has {FLEETING.name}-{index}")
 
 
 def _waits_for_operator(registration: images.Partition) -> bool:

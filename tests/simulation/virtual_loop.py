@@ -159,6 +159,9 @@ class VirtualLoop(_LoopBase):
         handle, process = self._take()
         if handle.cancelled() or (process is not None and not process.alive):
             return
+        if process is not None and process.stopped:
+            process.put_off.append(handle)
+            return
         self.steps += 1
         if self.steps > self._max_steps:
             raise SimulationError(f"no end after {self._max_steps} steps at {self._now:.3f} s\n{self.pending()}")
