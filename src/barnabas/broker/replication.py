@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from barnabas.cluster.copy_session import FetchSettings
 from barnabas.cluster.events import AlteredPartition, AlterPartition, Failure
 from barnabas.cluster.isr import Lag, Members
-from barnabas.cluster.replica_fetcher import FetchSettings, Surroundings
+from barnabas.cluster.replica_fetcher import Surroundings
 from barnabas.cluster.replica_fetchers import ReplicaFetchers
 from barnabas.cluster.throttle import Throttle
 

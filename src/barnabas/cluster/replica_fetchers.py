@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.replica_fetcher import FetchSettings, Key, ReplicaFetcher, Surroundings, key_of
+from barnabas.cluster.copy_session import FetchSettings, Key, key_of
+from barnabas.cluster.replica_fetcher import ReplicaFetcher, Surroundings
 
 if TYPE_CHECKING:
     from barnabas.cluster.partition import Partition

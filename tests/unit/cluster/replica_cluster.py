@@ -20,13 +20,14 @@ from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.metrics import Metrics
 from barnabas.broker.process import ThreadExecutor
+from barnabas.cluster.copy_session import FetchSettings
 from barnabas.cluster.delta import changes
 from barnabas.cluster.events import AlteredPartition
 from barnabas.cluster.image import EMPTY, Broker, Endpoint, Image, Topic
 from barnabas.cluster.image import Partition as Registration
 from barnabas.cluster.isr import Lag, Members
 from barnabas.cluster.partition import Partition
-from barnabas.cluster.replica_fetcher import FetchSettings, Surroundings
+from barnabas.cluster.replica_fetcher import Surroundings
 from barnabas.cluster.replica_fetchers import ReplicaFetchers
 from barnabas.cluster.replicas import Replicas
 from barnabas.cluster.throttle import Throttle
@@ -120,6 +121,11 @@ class ReplicaBroker:
     @property
     def log(self) -> Log:
         return self.partition().log
+
+    @property
+    def fetches(self) -> int:
+        """How many were answered."""
+        return sum(sum(histogram.buckets) for (key, _), histogram in self.metrics.requests.items() if key == 1)
 
     async def stop(self) -> None:
         self.server.close()

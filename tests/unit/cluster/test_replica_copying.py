@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cluster.replica_fetcher import FetchSettings
+from barnabas.cluster.copy_session import FetchSettings
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.storage.checkpoints import LOG_START_OFFSETS, read_offsets
 from barnabas.storage.disk import RealDisk
@@ -61,12 +61,25 @@ def test_the_watermark_reaches_followers_that_have_readers_without_waiting_for_t
     asyncio.run(scenario())
 
 
-def test_the_watermark_reaches_other_followers_when_the_wait_is_over(tmp_path: Path) -> None:
-    """A round trip for every watermark would cost as much again as the copying."""
+def test_a_record_costs_a_follower_that_has_no_readers_one_round_trip(tmp_path: Path) -> None:
+    """A second one for the watermark alone would cost as much again."""
 
     async def scenario() -> None:
-        async with running(tmp_path, settings=FetchSettings(wait_max_ms=500)) as cluster:
-            assert await seconds_until_followers_know(cluster, 3) > 1
+        async with running(tmp_path, settings=FetchSettings(wait_max_ms=60_000)) as cluster:
+            await cluster.create(placed(1, 2, 3))
+            await asyncio.sleep(1.2)  # followers of what was just added are in a hurry
+            before = cluster.brokers[1].fetches
+            for _ in range(40):
+                await cluster.produce(1, b"value")
+            assert cluster.brokers[1].fetches - before < 1.5 * 2 * 40
+
+    asyncio.run(scenario())
+
+
+def test_the_watermark_reaches_followers_when_their_wait_is_over_at_the_latest(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path, settings=FetchSettings(wait_max_ms=300)) as cluster:
+            assert await seconds_until_followers_know(cluster, 5) < 10
 
     asyncio.run(scenario())
 

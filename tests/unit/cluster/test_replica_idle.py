@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from barnabas.cluster.copy_session import FetchSettings
 from barnabas.cluster.isr import Lag
-from barnabas.cluster.replica_fetcher import FetchSettings
 from barnabas.wire.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.unit.cluster.replica_cluster import (
     TOPIC,
@@ -41,19 +41,15 @@ async def create_many(cluster: ReplicaCluster) -> None:
     await at_rest(cluster)
 
 
-def fetches(broker: ReplicaBroker) -> int:
-    return sum(sum(histogram.buckets) for (key, _), histogram in broker.metrics.requests.items() if key == 1)
-
-
 def test_an_idle_fetch_is_short_and_looks_at_no_partition_however_many_there_are(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path, settings=OFTEN) as cluster:
             await create_many(cluster)
             leader = cluster.brokers[1]
-            count, traffic = fetches(leader), leader.server.traffic
+            count, traffic = leader.fetches, leader.server.traffic
             bytes_in, bytes_out = traffic.bytes_in, traffic.copied_bytes_out
-            await eventually(lambda: fetches(leader) >= count + 10)
-            more = fetches(leader) - count
+            await eventually(lambda: leader.fetches >= count + 10)
+            more = leader.fetches - count
             assert traffic.bytes_in - bytes_in < (more + 2) * MOST_BYTES_OF_AN_IDLE_FETCH
             assert traffic.copied_bytes_out - bytes_out < (more + 2) * MOST_BYTES_OF_AN_IDLE_FETCH
             assert due(leader) == 0
