@@ -213,6 +213,7 @@ class Broker:
                 self.server.limits = self._limits()
                 for topic in image.topics.values():
                     self.replicas.reconfigure(topic)
+                self._replication.share_out()
         self.replicas.follow(delta, image)
         if any(directory.is_offline for directory in self.manager.directories):
             self._failed_disks.look()

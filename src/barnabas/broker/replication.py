@@ -51,6 +51,11 @@ class Replication:
         replicas.alter_isr = self._alter_isr
         replicas.lag = Lag(config["replica.lag.time.max.ms"], config["replica.lag.max.messages"])
 
+    def share_out(self) -> None:
+        """There may be another number of fetchers now."""
+        if self._broker.replicas.fetchers is not None:
+            self._fetchers.share_out(self._broker.replicas.partitions.values())
+
     async def run(self) -> None:
         await self._broker.replicas.drop_lagging()
 

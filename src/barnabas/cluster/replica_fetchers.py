@@ -6,7 +6,7 @@ A partition whose leader changes moves on to another fetcher; a fetcher that has
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.copy_session import FetchSettings, Key, key_of
@@ -25,6 +25,12 @@ class ReplicaFetchers:
         self._fetchers_per_leader = fetchers_per_leader
         self._fetchers: dict[tuple[int, int], tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
         self._place: dict[Key, tuple[int, int]] = {}
+
+    def share_out(self, partitions: Iterable[Partition]) -> None:
+        """Hand what is copied now to as many fetchers as there are to be from now on."""
+        for partition in partitions:
+            if key_of(partition) in self._place:
+                self.follow(partition)
 
     def follow(self, partition: Partition) -> None:
         """Copy the partition from the leader that it has now, which may be none, or this broker: then from nobody."""

@@ -160,6 +160,11 @@ def test_several_fetchers_share_the_partitions_of_a_leader(tmp_path: Path) -> No
                 await cluster.produce(1, index=index)
             assert len(cluster.brokers[1].fetch_sessions) == 3
             assert len(cluster.brokers[2].fetchers._fetchers) == 3
+            cluster.fetchers_per_leader = 2
+            cluster.brokers[2].fetchers.share_out(cluster.brokers[2].replicas.partitions.values())
+            assert len(cluster.brokers[2].fetchers._fetchers) == 2
+            for index in range(12):
+                await cluster.produce(1, index=index)
 
     asyncio.run(scenario())
 
