@@ -57,6 +57,7 @@ from barnabas.coordination.zookeeper_requests import (
     facts,
     get,
     set_data,
+    sync,
     to_json,
 )
 from barnabas.coordination.zookeeper_session import Denied, ZooKeeperSession
@@ -237,8 +238,8 @@ class ZooKeeperStore:
 
     async def read(self, from_index: int) -> list[Batch] | Trimmed:
         while True:
-            pointer, log, found = await self._session.ask(
-                get(self._pointer_path), get(self._log_path), get(self._batch_path(from_index))
+            _, pointer, log, found = await self._session.ask(
+                sync(self._log_path), get(self._pointer_path), get(self._log_path), get(self._batch_path(from_index))
             )
             first_index, next_index = facts(pointer)["index"], facts(log)["next_index"]
             if from_index < first_index:

@@ -17,6 +17,11 @@ def get(path: str) -> Request:
     return lambda client: client.get_async(path)
 
 
+def sync(path: str) -> Request:
+    """What is asked behind this on the same connection sees all that was committed before, on whichever server."""
+    return lambda client: client.sync_async(path)
+
+
 def children(path: str) -> Request:
     return lambda client: client.get_children_async(path)
 
