@@ -167,7 +167,7 @@ def test_a_broker_that_is_alone_is_a_healthy_cluster(broker: Broker, run: Run, o
     found = json.loads(ok("cluster", "describe", "-o", "json"))
     [alone] = found["brokers"]
     assert (alone["address"], alone["state"], alone["controller"]) == (broker.address, "alive", True)
-    assert ok("cluster", "health").startswith("healthy: 1 brokers, ")
+    assert ok("cluster", "health").startswith("healthy: 1 broker, ")
     assert ok("cluster", "reassign", "--dry-run") == "nothing to move: replicas are where they should be\n"
     assert_one_line(run("cluster", "reassign", "--drain", "77"), "there is no broker 77")
 

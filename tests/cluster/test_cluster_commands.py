@@ -279,7 +279,7 @@ def test_a_reassignment_outlives_its_watcher_and_can_be_called_off(
 
     again = barnabas(cluster, "cluster", "reassign")
     assert again.returncode == 1
-    assert "1 partition is moving already" in again.stderr
+    assert "a reassignment of 1 partition is under way" in again.stderr
     watched = barnabas(cluster, "cluster", "reassign", "--watch", "--timeout", "0.5")
     assert watched.returncode == 1
     assert "not at its end after 0.5 s and goes on" in watched.stderr

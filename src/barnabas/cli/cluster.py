@@ -8,7 +8,7 @@ import typer
 
 from barnabas.cli.cluster_state import ClusterState, broker_rows, health, look, min_in_sync
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, OutputOption
-from barnabas.cli.output import MOST_ROWS, Colour, Output, fail, format_table, paint, show
+from barnabas.cli.output import MOST_ROWS, Colour, Output, counted, fail, format_table, paint, show
 from barnabas.cli.reassign import reassign
 from barnabas.cli.session import run
 from barnabas.client.admin.cluster import unregister_broker
@@ -35,8 +35,8 @@ def describe(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, output: OutputOptio
         "reassigning": len(state.moves),
         "brokers": broker_rows(state),
     }
-    heading = f"cluster {found['cluster_id']}  {found['topics']} topics  {found['partitions']} partitions"
-    show(found, output, f"{heading}\n{format_table(found['brokers'])}")
+    counts = f"{counted(len(state.topics), 'topic')}  {counted(len(state.partitions), 'partition')}"
+    show(found, output, f"cluster {found['cluster_id']}  {counts}\n{format_table(found['brokers'])}")
 
 
 @app.command("health")
@@ -61,21 +61,18 @@ _TROUBLES = {
 
 
 def _for_people(found: dict[str, Any]) -> str:
-    alive = len(found["brokers"]["alive"])
+    brokers = counted(len(found["brokers"]["alive"]), "broker")
+    partitions = counted(found["partitions"], "partition")
     if found["healthy"]:
         moving = f", {found['reassigning']} of them moving" if found["reassigning"] else ""
-        return f"{paint('healthy', Colour.GREEN)}: {alive} brokers, {found['partitions']} partitions{moving}"
-    lines = [f"{paint('not healthy', Colour.RED)}: {alive} brokers alive, {found['partitions']} partitions"]
+        return f"{paint('healthy', Colour.GREEN)}: {brokers}, {partitions}{moving}"
+    lines = [f"{paint('not healthy', Colour.RED)}: {brokers} alive, {partitions}"]
     if found["controller"] is None:
         lines.append("no controller")
     lines += [f"broker {broker} is {what}" for what in ("fenced", "missing") for broker in found["brokers"][what]]
     for trouble, words in _TROUBLES.items():
         if rows := found[trouble]:
-            lines += [
-                "",
-                f"{len(rows)} {'partition' if len(rows) == 1 else 'partitions'} {words}:",
-                format_table(rows, MOST_ROWS),
-            ]
+            lines += ["", f"{counted(len(rows), 'partition')} {words}:", format_table(rows, MOST_ROWS)]
     return "\n".join(lines)
 
 
@@ -92,9 +89,8 @@ def forget(
         if broker in state.alive:
             fail(f"broker {broker} is alive; drain it and stop it first")
         if left := sum(broker in partition.replicas for partition in state.partitions.values()):
-            fail(
-                f"broker {broker} has replicas of {left} partitions; first `barnabas cluster reassign --drain {broker}`"
-            )
+            what = f"replicas of {counted(left, 'partition')}"
+            fail(f"broker {broker} has {what}; first `barnabas cluster reassign --drain {broker}`")
         await unregister_broker(client, broker)
 
     run(bootstrap, work)

@@ -143,6 +143,10 @@ def _cell(value: object) -> str:
     return str(value)
 
 
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def paint(text: str, colour: Colour) -> str:
     """Text for standard output in a colour, where that has colours."""
     return f"{colour.value}{text}\x1b[0m" if has_colours(sys.stdout) else text

@@ -14,7 +14,7 @@ from barnabas.cli import plan as plans
 from barnabas.cli.cluster_state import ClusterState, look
 from barnabas.cli.copies import Copies, measure, progress
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, OutputOption
-from barnabas.cli.output import MOST_ROWS, Output, fail, format_table, show
+from barnabas.cli.output import MOST_ROWS, Output, counted, fail, format_table, show
 from barnabas.cli.session import run
 from barnabas.client.client import Client
 from barnabas.client.metadata import TopicPartition
@@ -80,7 +80,7 @@ def _choose(
     state: ClusterState, drain: Sequence[int], factor: int | None, topics: Sequence[str], file: Path | None
 ) -> plans.Plan:
     if state.moves:
-        fail(f"{_partitions(len(state.moves))} {'is' if len(state.moves) == 1 else 'are'} moving already; {_GO_ON}")
+        fail(f"a reassignment of {counted(len(state.moves), 'partition')} is under way; {_GO_ON}")
     try:
         if file is None:
             return plans.propose(state, drain, factor, topics)
@@ -108,7 +108,7 @@ def _for_people(chosen: plans.Plan, state: ClusterState, copies: Copies) -> str:
     rows = plans.rows(chosen, state.partitions)
     count = sum(map(len, copies.targets.values()))
     size = decimal(copies.bytes_of(copies.targets))
-    summary = f"{_partitions(len(rows))} change; {count} {'replica' if count == 1 else 'replicas'} to copy, {size}"
+    summary = f"{counted(len(rows), 'partition')} change; {counted(count, 'replica')} to copy, {size}"
     brokers = plans.broker_rows(chosen, state)
     return f"{format_table(rows, MOST_ROWS)}\n\n{format_table(brokers)}\n\n{summary}"
 
@@ -128,7 +128,7 @@ def _begin(bootstrap: str, chosen: plans.Plan, state: ClusterState, throttle: in
 
     if refusals := run(bootstrap, work):
         first = next(iter(refusals.values()))
-        fail(f"{len(refusals)} of {_partitions(len(chosen))} cannot move: {first}. The others do; {_GO_ON}")
+        fail(f"{len(refusals)} of {counted(len(chosen), 'partition')} cannot move: {first}. The others do; {_GO_ON}")
 
 
 def _follow(bootstrap: str, copies: Copies, timeout_s: float, output: Output, *, lifts_throttle: bool) -> None:
@@ -151,15 +151,13 @@ def _follow(bootstrap: str, copies: Copies, timeout_s: float, output: Output, *,
         raise typer.Exit(_INTERRUPTED) from None
     if not has_ended:
         fail(f"the reassignment is not at its end after {timeout_s:g} s and goes on; {_GO_ON}")
-    told = f"moved {_partitions(len(moved))}" if moved else "nothing is moving"
+    told = f"moved {counted(len(moved), 'partition')}" if moved else "nothing is moving"
     show({"moved": [str(partition) for partition in sorted(moved)]}, output, told)
 
 
 def _cancel(bootstrap: str, output: Output) -> None:
     called_off = run(bootstrap, moving.call_off)
-    told = f"called off the reassignment of {_partitions(len(called_off))}" if called_off else "nothing is moving"
+    told = (
+        f"called off the reassignment of {counted(len(called_off), 'partition')}" if called_off else "nothing is moving"
+    )
     show({"called_off": [str(partition) for partition in called_off]}, output, told)
-
-
-def _partitions(count: int) -> str:
-    return f"{count} partition" if count == 1 else f"{count} partitions"
