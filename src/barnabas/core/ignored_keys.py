@@ -82,13 +82,14 @@ IGNORED_BROKER_KEYS = _reasons(
             transaction.abort.timed.out.transaction.cleanup.interval.ms
             transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size""",
         "transactions in two phases are not served": "transaction.two.phase.commit.enable",
-        "replication is not served yet": """
-            controlled.shutdown.enable controlled.shutdown.max.retries
-            controlled.shutdown.retry.backoff.ms cordoned.log.dirs follower.fetch.last.tiered.offset.enable
-            log.dir.failure.timeout.ms
-            replica.alter.log.dirs.io.max.bytes.per.second
-            replica.socket.receive.buffer.bytes request.timeout.ms
-            unclean.leader.election.interval.ms""",
+        "a broker that stops always hands over what it leads": """
+            controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms""",
+        "the controller learns of a failed directory and allows unclean elections at once": """
+            log.dir.failure.timeout.ms unclean.leader.election.interval.ms""",
+        "logs are not moved between directories": """
+            cordoned.log.dirs replica.alter.log.dirs.io.max.bytes.per.second""",
+        "brokers talk to each other with settings of their own": """
+            replica.socket.receive.buffer.bytes request.timeout.ms""",
         "compaction is not throttled": "log.cleaner.io.max.bytes.per.second",
         "quotas are not served yet": """
             alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
@@ -129,7 +130,7 @@ IGNORED_BROKER_KEYS = _reasons(
             sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class
             sasl.server.max.receive.size security.providers super.users allow.everyone.if.no.acl.found""",
         "tiered storage is not served": """
-            log.local.retention.bytes log.local.retention.ms remote.fetch.max.wait.ms
+            follower.fetch.last.tiered.offset.enable log.local.retention.bytes log.local.retention.ms remote.fetch.max.wait.ms
             remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
             remote.log.index.file.cache.ttl.ms remote.log.manager.copier.thread.pool.size
             remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num
