@@ -130,7 +130,8 @@ IGNORED_BROKER_KEYS = _reasons(
             sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class
             sasl.server.max.receive.size security.providers super.users allow.everyone.if.no.acl.found""",
         "tiered storage is not served": """
-            follower.fetch.last.tiered.offset.enable log.local.retention.bytes log.local.retention.ms remote.fetch.max.wait.ms
+            follower.fetch.last.tiered.offset.enable
+            log.local.retention.bytes log.local.retention.ms remote.fetch.max.wait.ms
             remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
             remote.log.index.file.cache.ttl.ms remote.log.manager.copier.thread.pool.size
             remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num
