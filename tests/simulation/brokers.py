@@ -41,6 +41,7 @@ class Brokers:
         self.clients = {broker_id: Client(network, *address) for broker_id, address in addresses.items()}
         self._order = list(self.clients)  # whom to ask first
         self._leaders: dict[TopicPartition, int] = {}
+        self._replicas: dict[TopicPartition, list[int]] = {}
 
     async def request(self, message: Any, version: int) -> Any:
         """The response of any broker; an OSError if the one whose turn it is gives none."""
@@ -69,12 +70,13 @@ class Brokers:
             response = await self.request(MetadataRequest(None), METADATA_VERSION)
         except OSError:
             return
-        self._leaders = {
-            TopicPartition(topic.name, partition.partition_index): partition.leader_id
+        found = [
+            (TopicPartition(topic.name, partition.partition_index), partition)
             for topic in response.topics
             for partition in topic.partitions
-            if partition.leader_id in self.clients
-        }
+        ]
+        self._leaders = {key: partition.leader_id for key, partition in found if partition.leader_id in self.clients}
+        self._replicas = {key: partition.replica_nodes for key, partition in found}
 
     def forget(self, partition: TopicPartition) -> None:
         """Its leader was another one, or gave no answer."""
@@ -82,6 +84,10 @@ class Brokers:
 
     def led_by(self, broker_id: int, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         return [partition for partition in partitions if self._leaders.get(partition) == broker_id]
+
+    def hosted_by(self, broker_id: int, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """The partitions that a broker leads or follows."""
+        return [partition for partition in partitions if broker_id in self._replicas.get(partition, ())]
 
     def are_known(self, partitions: Collection[TopicPartition]) -> bool:
         return all(partition in self._leaders for partition in partitions)

@@ -19,6 +19,7 @@ MAX_WAIT_MS = 500
 VERSIONS = (4, 7, 11, 12, 13, 17)
 FIRST_BY_TOPIC_ID = 13
 FIRST_WITH_SESSIONS = 7
+FIRST_FROM_FOLLOWERS = 11
 NO_SESSION = (0, -1)
 NEW_SESSION = (0, 0)
 
@@ -53,7 +54,8 @@ class _Session:
 class Consumer:
     """Reads some partitions from the beginning on, and from there again when its place is gone.
 
-    Every broker is asked for what it leads. In a fetch session it is asked only for what has changed since it was last.
+    Every broker is asked for what it leads, and by some consumers also for what it follows (KIP-392). In a fetch
+    session it is asked only for what has changed since it was last.
     """
 
     def __init__(
@@ -75,6 +77,8 @@ class Consumer:
         self._max_bytes = rng.choice((1, 5_000, 1_000_000))
         has_sessions = self._version >= FIRST_WITH_SESSIONS and rng.random() < 0.6
         self._first_session = NEW_SESSION if has_sessions else NO_SESSION
+        reads_followers = self._version >= FIRST_FROM_FOLLOWERS and rng.random() < 0.5
+        self._served_by = brokers.hosted_by if reads_followers else brokers.led_by
 
     async def run(self, should_stop: Callable[[], bool]) -> None:
         await asyncio.gather(*(self._read_from(broker_id, should_stop) for broker_id in self._brokers.clients))
@@ -84,7 +88,7 @@ class Consumer:
         while not should_stop():
             if not self._brokers.are_known(self._positions):
                 await self._brokers.look()
-            positions = {p: self._positions[p] for p in self._brokers.led_by(broker_id, self._positions)}
+            positions = {p: self._positions[p] for p in self._served_by(broker_id, self._positions)}
             if positions:
                 await self._poll(self._brokers.clients[broker_id], session, positions)
             await asyncio.sleep(self._rng.random() * 0.3)
