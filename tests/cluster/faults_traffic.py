@@ -13,13 +13,13 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka import TopicPartition as Position
 
 from tests.simulation.checker import anomalies
-from tests.simulation.history import Acknowledged, FinalLog, History, Polled, Record, Sent, TopicPartition
+from tests.simulation.history import UNTOLD, Acknowledged, FinalLog, History, Polled, Record, Sent, TopicPartition
 
 PRODUCERS = ("ann", "ben", "cyd")
 PACE_S = 0.005
 PADDING = b"." * 200
 MOST_UNACKNOWLEDGED = 500
-NO_BOOT = 0  # the machine does not go down here
+LIFE = 0  # the machine does not go down here
 READ_TIMEOUT_S = 30.0
 
 
@@ -101,7 +101,9 @@ class Traffic:
             if error is not None:
                 self.failures.append(f"{name}: {partition}: {error}")
                 return
-            self.history.record(Acknowledged(name, NO_BOOT, partition, message.offset(), (message.value(),)))
+            # Where a request has failed and the next one has not, librdkafka knows only that the first was carried out.
+            offset = UNTOLD if message.offset() is None else message.offset()
+            self.history.record(Acknowledged(name, LIFE, partition, offset, (message.value(),)))
             self._acknowledged[partition] += 1
 
         for number in count():
@@ -128,7 +130,7 @@ class Traffic:
                     partition, record = _record(message)
                     polled.setdefault(partition, []).append(record)
                 for partition, records in polled.items():
-                    self.history.record(Polled(name, NO_BOOT, partition, next_offsets[partition], tuple(records)))
+                    self.history.record(Polled(name, LIFE, partition, next_offsets[partition], tuple(records)))
                     next_offsets[partition] = records[-1][0] + 1
         finally:
             consumer.close()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from itertools import pairwise
 
+from tests.simulation import history
 from tests.simulation.history import (
     Acknowledged,
     Event,
@@ -59,6 +60,7 @@ class Checker:
         self._disordered: set[tuple[str, TopicPartition]] = set()
         self._sent: dict[bytes, tuple[str, TopicPartition, int]] = {}
         self._known: dict[TopicPartition, dict[int, bytes]] = {}
+        self._untold: dict[TopicPartition, set[bytes]] = {}  # acknowledged without an offset
         self._producer_ids: dict[tuple[int, int], str] = {}
         self._to_be_trimmed: dict[TopicPartition, int] = {}
         self._trimmed: dict[TopicPartition, int] = {}
@@ -71,6 +73,8 @@ class Checker:
                     self._sent[value] = (event.producer, event.partition, len(self._sent))
             case Acknowledged(producer=producer) if producer in self._hasty_producers:
                 pass
+            case Acknowledged(base_offset=history.UNTOLD):
+                self._untold.setdefault(event.partition, set()).update(event.values)
             case Acknowledged():
                 records = [(event.base_offset + index, value) for index, value in enumerate(event.values)]
                 self._learn(f"acknowledged to {event.producer}", event.partition, event.life, records)
@@ -136,6 +140,8 @@ class Checker:
         lost = sorted(offset for offset in self._known.get(partition, ()) if offset > last_offset)
         for offset in lost:
             self._report(f"{partition}: lost: {_name(self._known[partition][offset])} at {offset}")
+        for value in sorted(self._untold.get(partition, set()).difference(value for _, value in records)):
+            self._report(f"{partition}: lost: {_name(value)}, acknowledged without an offset")
         of_producer: dict[str, list[int]] = {}
         for _, value in records:
             if value in self._sent:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 Record = tuple[int, bytes]
 """An offset and a value. No two sends have the same value, so that it says where it comes from."""
+UNTOLD = -1
 
 
 class TopicPartition(NamedTuple):
@@ -42,6 +43,7 @@ class Acknowledged:
     life: int
     partition: TopicPartition
     base_offset: int
+    """UNTOLD if the producer only knows that they are there, because later ones are."""
     values: tuple[bytes, ...]
 
 

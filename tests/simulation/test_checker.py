@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from tests.simulation.checker import anomalies
 from tests.simulation.history import (
+    UNTOLD,
     Acknowledged,
     Event,
     Fault,
@@ -60,6 +61,12 @@ def test_a_history_without_fault_is_fine() -> None:
 
 def test_an_acknowledged_record_that_a_crash_takes_is_lost() -> None:
     assert found(sent(PLAIN, A), acknowledged(PLAIN, 0, A), Fault("crash"), final(PLAIN)) == ["plain-0: lost: p:0 at 0"]
+
+
+def test_an_acknowledged_record_of_which_no_offset_was_told_must_be_somewhere() -> None:
+    events = (sent(PLAIN, A, B), acknowledged(PLAIN, 0, A), acknowledged(PLAIN, UNTOLD, B))
+    assert not found(*events, final(PLAIN, A, B))
+    assert found(*events, final(PLAIN, A)) == ["plain-0: lost: p:1, acknowledged without an offset"]
 
 
 def test_a_record_that_was_read_may_not_vanish_either() -> None:
