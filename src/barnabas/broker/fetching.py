@@ -51,7 +51,7 @@ class Fetch:
         self._request = request
         self._session = session
         self._by_topic_id = session.by_topic_id
-        self._wanted: Sequence[Wanted] = tuple(session.wanted.values())
+        self._wanted: Sequence[Wanted] = ()
         self._later: Later[FetchResponse] | None = None
         self._or_follower = context.version >= _FIRST_VERSION_WITH_RACK
         self._rack = request.rack_id if self._or_follower and context.broker.reads_by_rack else ""
@@ -60,6 +60,7 @@ class Fetch:
 
     def start(self) -> FetchResponse | Later[FetchResponse]:
         request = self._request
+        self._wanted = tuple(self._session.wanted.values())  # as they are now: a session may go on meanwhile
         results, size, partitions = self._read()
         if size >= request.min_bytes or request.max_wait_ms <= 0 or not partitions:
             return self._respond(results)

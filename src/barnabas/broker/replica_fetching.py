@@ -55,6 +55,7 @@ class ReplicaFetch(Fetch):
         self, request: FetchRequest, context: Context, session: FetchSession, copied: CopiedPartitions
     ) -> None:
         super().__init__(request, context, session)
+        self._or_follower = False  # only the leader knows who has what
         self._copied = copied
         self._trusted = context.listener == context.broker.inter_broker_listener
         registered = context.broker.metadata.image.brokers.get(copied.replica_id)
