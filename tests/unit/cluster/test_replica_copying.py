@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cluster.copy_session import FetchSettings
+from barnabas.cluster.copy_session import FetchSettings, key_of
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.storage.checkpoints import LOG_START_OFFSETS, read_offsets
 from barnabas.storage.disk import RealDisk
@@ -251,5 +251,21 @@ def test_a_claim_to_be_a_replica_is_believed_with_the_registered_epoch_only(tmp_
             assert cluster.brokers[2].log.log_end_offset == 0
             cluster.brokers[2].broker_epoch += 1
             await same_everywhere(cluster, 1, 2)
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_that_goes_while_its_leader_is_asked_is_not_asked_for_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path, 2) as cluster:
+            await cluster.create(placed(1, 2), placed(1, 2))
+            await cluster.produce(1)
+            fetcher, _ = cluster.brokers[2].fetchers._fetchers[1, 0]
+            gone = cluster.brokers[2].partition(0)
+            copy = fetcher._copies[key_of(gone)]
+            cluster.brokers[2].fetchers.drop(gone)
+            fetcher._ask_again(key_of(gone), copy)  # as when the leader's answer comes only now
+            assert not fetcher._session.asks_for(key_of(gone), copy)
+            await cluster.produce(1, index=1)
 
     asyncio.run(scenario())
