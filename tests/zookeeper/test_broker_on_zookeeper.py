@@ -28,7 +28,11 @@ def topics(broker: BarnabasServer) -> set[str]:
 def test_topics_and_records_are_there_again_after_a_clean_stop_and_after_a_crash(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
-    settings = {"zookeeper.connect": f"{zookeeper.address}/one", "barnabas.zookeeper.auth": "barnabas:secret"}
+    settings = {
+        "zookeeper.connect": f"{zookeeper.address}/one",
+        "barnabas.zookeeper.auth": "barnabas:secret",
+        "zookeeper.session.timeout.ms": "10000",
+    }
     with BarnabasServer(tmp_path / "data", settings) as broker:
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.address})
         admin.create_topics([confluent_kafka.admin.NewTopic("orders", 3, 1)])["orders"].result(10)
@@ -39,7 +43,7 @@ def test_topics_and_records_are_there_again_after_a_clean_stop_and_after_a_crash
     with BarnabasServer(tmp_path / "data", settings) as broker:
         assert "orders" in topics(broker)
         broker.kill()
-    with BarnabasServer(tmp_path / "data", settings, timeout=4) as broker:  # it need not wait for the old session
+    with BarnabasServer(tmp_path / "data", settings, timeout=9) as broker:  # it need not wait for the old session
         assert "orders" in topics(broker)
         consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.address, "group.id": "g"})
         consumer.assign([confluent_kafka.TopicPartition("orders", 1, 0)])
