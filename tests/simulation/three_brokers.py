@@ -15,8 +15,7 @@ leader may be unclean then, where two replicas must be in sync before a write is
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 
 from barnabas.cluster import image as images
 from barnabas.cluster import records as r
@@ -25,9 +24,10 @@ from barnabas.cluster.partition_change import RECOVERING
 from barnabas.coordination.memory import MemoryMetadata
 from barnabas.coordination.store import Answer, Done
 from barnabas.records.batch import headers
-from tests.simulation.admin import PREFERRED, UNCLEAN, Changer, Topic, Trimmer, create_topics, elect_leaders, reassign
+from tests.simulation.admin import UNCLEAN, Changer, Topic, Trimmer, create_topics, elect_leaders
 from tests.simulation.brokers import Brokers
 from tests.simulation.checker import anomalies
+from tests.simulation.cluster_faults import ClusterFaults
 from tests.simulation.consumer import Consumer, read_to_end
 from tests.simulation.history import Fault, FinalLog, FinalReplica, TopicPartition, UncleanElection
 from tests.simulation.machine import Machine
@@ -37,8 +37,6 @@ from tests.simulation.world import Verdict, World, tell
 
 MAX_STEPS = 1_000_000
 BROKER_IDS = (1, 2, 3)
-CLIENTS = ""  # the host that they share
-OPERATIONS_TO_FAULT = 60
 HEALING_LIMIT_S = 60.0
 LOOK_S = 0.1
 
@@ -68,6 +66,7 @@ HASTY = Topic("hasty", 1, (("min.insync.replicas", "1"),), 3)
 SINGLE = Topic("single", 1)
 FLEETING = Topic("fleeting", 2, (("min.insync.replicas", "2"),), 3)
 TOPICS = (SAFE, ROLLING, PAIR, HASTY, SINGLE)
+MOVED_TOPICS = (PAIR, PAIR, SINGLE, SAFE)
 SAFE_TOPICS = frozenset({SAFE.name, ROLLING.name, PAIR.name})
 PARTITIONS = [TopicPartition(topic.name, index) for topic in TOPICS for index in range(topic.partitions)]
 BUSY_PARTITIONS = [*PARTITIONS, *(partition for partition in PARTITIONS if partition.topic in SAFE_TOPICS)]
@@ -76,7 +75,7 @@ BUSY_PARTITIONS = [*PARTITIONS, *(partition for partition in PARTITIONS if parti
 class Run:
     def __init__(self, world: World) -> None:
         self._world = world
-        self._rng = world.stream("faults")
+        self._rng = world.stream("run")
         self._metadata = WatchedMetadata(self._note_change)
         settings = {**SETTINGS, **{key: self._rng.choice(values) for key, values in VARIED_SETTINGS.items()}}
         self._machines = {
@@ -84,8 +83,6 @@ class Run:
         }
         self.is_careful = world.seed % 2 == 0
         self._lives: dict[TopicPartition, int] = {}
-        self._repairs: list[asyncio.Task[None]] = []
-        self._broken: set[int] = set()  # machines that a repair is under way for
         self._stopping = False
         self._operator = self._brokers()
         self.producers: list[Producer] = []
@@ -97,10 +94,18 @@ class Run:
         admin = self._brokers()
         ids = await create_topics(admin, TOPICS)
         clients = [asyncio.ensure_future(client.run(lambda: self._stopping)) for client in self._make_clients(ids)]
+        faults = ClusterFaults(
+            self._world,
+            self._machines,
+            self._metadata,
+            admin,
+            MOVED_TOPICS,
+            self._until_healed if self.is_careful else None,
+        )
         for _ in range(self._rng.randint(3, 8)):
             await asyncio.sleep(self._rng.random() * 1.2)
-            await self._inject(admin)
-        await asyncio.gather(*self._repairs)
+            await faults.inject()
+        await faults.repaired()
         await self._until_healed()
         self._stopping = True
         await asyncio.gather(*clients)
@@ -156,183 +161,6 @@ class Run:
     def _brokers(self) -> Brokers:
         addresses = {machine.broker_id: machine.address for machine in self._machines.values()}
         return Brokers(self._world.network, addresses, lambda partition: self._lives.get(partition, 0))
-
-    # faults
-
-    async def _inject(self, admin: Brokers) -> None:
-        """One fault, drawn by chance; what it needs to be repaired goes on by itself."""
-        kinds: list[tuple[int, Callable[[], Awaitable[None]]]] = [
-            (4, self._crash),
-            (3, self._lose_power),
-            (2, self._restart_in_good_order),
-            (4, self._cut_machines),
-            (2, self._cut_clients),
-            (2, self._cut_off_store),
-            (2, self._disturb_connections),
-            (1, self._slow_down_a_disk),
-            (1, self._break_a_disk),
-            (2, self._suspend),
-            (1, self._lose_several),
-            (2, lambda: self._elect(admin)),
-            (4, lambda: self._move(admin)),
-        ]
-        ((_, inject),) = self._rng.choices(kinds, [weight for weight, _ in kinds])
-        await inject()
-
-    def _repair(self, repair: Awaitable[None]) -> None:
-        self._repairs.append(asyncio.ensure_future(repair))
-
-    def _pick(self) -> Machine | None:
-        """A machine that nothing is the matter with, if there is one."""
-        sound = [machine for machine in self._machines.values() if machine.broker_id not in self._broken]
-        return self._rng.choice(sound) if sound else None
-
-    async def _crash(self) -> None:
-        machine = self._pick()
-        if machine is not None:
-            self._broken.add(machine.broker_id)
-            self._repair(self._crash_and_restart(machine, in_operation=self._rng.random() < 0.6))
-
-    async def _crash_and_restart(self, machine: Machine, *, in_operation: bool, power_cut: bool = False) -> None:
-        if in_operation:
-            machine.plan_death(self._rng.randint(1, OPERATIONS_TO_FAULT))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(machine.died.wait(), 3)
-        machine.kill(power_cut)
-        if power_cut:
-            machine.lose_unsynced()
-        await self._restart(machine)
-
-    async def _restart(self, machine: Machine) -> None:
-        await asyncio.sleep(self._rng.random() * 3)
-        if self._rng.random() < 0.15:
-            machine.plan_death(self._rng.randint(1, OPERATIONS_TO_FAULT))
-        while not await machine.start():
-            machine.kill()
-        machine.plan_death(0)
-        self._broken.discard(machine.broker_id)
-
-    async def _lose_power(self) -> None:
-        if self.is_careful:
-            await asyncio.gather(*self._repairs)
-            await self._until_healed()
-        machine = self._pick()
-        if machine is None:
-            return
-        self._broken.add(machine.broker_id)
-        restart = self._crash_and_restart(machine, in_operation=self._rng.random() < 0.5, power_cut=True)
-        self._repair(restart)
-        if self.is_careful:
-            await asyncio.gather(*self._repairs)
-            await self._until_healed()
-
-    async def _lose_several(self) -> None:
-        """Two or three at once; without power, if the seed is not a careful one, and just killed else."""
-        power_cut = not self.is_careful and self._rng.random() < 0.5
-        for _ in range(self._rng.randint(2, 3)):
-            machine = self._pick()
-            if machine is not None:
-                self._broken.add(machine.broker_id)
-                self._repair(self._crash_and_restart(machine, in_operation=False, power_cut=power_cut))
-
-    async def _restart_in_good_order(self) -> None:
-        machine = self._pick()
-        if machine is not None:
-            self._broken.add(machine.broker_id)
-            self._repair(self._stop_and_restart(machine))
-
-    async def _stop_and_restart(self, machine: Machine) -> None:
-        await machine.stop()
-        self._world.history.record(Fault("stopped in good order", machine.host))
-        await self._restart(machine)
-
-    async def _cut_machines(self) -> None:
-        """One machine is cut off from one other or from both, one way or both ways."""
-        one, *others = self._rng.sample([machine.host for machine in self._machines.values()], 3)
-        self._cut([(one, other) for other in others[: self._rng.randint(1, 2)]])
-
-    async def _cut_clients(self) -> None:
-        machine = self._rng.choice(list(self._machines.values()))
-        self._cut([(machine.host, CLIENTS)])
-
-    def _cut(self, pairs: list[tuple[str, str]]) -> None:
-        there, back = [(a, b) for a, b in pairs], [(b, a) for a, b in pairs]
-        ways = self._rng.choice((there, back, there + back, there + back))
-        self._repair(self._cut_for_a_while(ways))
-
-    async def _cut_for_a_while(self, ways: list[tuple[str, str]]) -> None:
-        network = self._world.network
-        for way in ways:
-            self._world.history.record(Fault("cut", " to ".join(way)))
-            network.cut(*way)
-        await asyncio.sleep(self._rng.random() * 5)
-        for way in ways:
-            self._world.history.record(Fault("mended", " to ".join(way)))
-            network.mend(*way)
-
-    async def _cut_off_store(self) -> None:
-        """More often than others, the controller."""
-        holder = self._metadata.claim.holder
-        chosen = holder if holder is not None and self._rng.random() < 0.6 else self._rng.choice(BROKER_IDS)
-        self._repair(self._cut_off_store_for_a_while(self._machines[chosen]))
-
-    async def _cut_off_store_for_a_while(self, machine: Machine) -> None:
-        self._world.history.record(Fault("cut off from the store", machine.host))
-        machine.cut_off_store()
-        await asyncio.sleep(self._rng.random() * 4)
-        machine.mend_store()
-        self._world.history.record(Fault("has the store again", machine.host))
-
-    async def _disturb_connections(self) -> None:
-        for _ in range(self._rng.randint(1, 5)):
-            self._world.disturb_a_connection(self._rng)
-
-    async def _suspend(self) -> None:
-        machine = self._pick()
-        if machine is not None:
-            self._broken.add(machine.broker_id)
-            self._repair(self._suspend_for_a_while(machine))
-
-    async def _suspend_for_a_while(self, machine: Machine) -> None:
-        self._world.history.record(Fault("suspended", machine.host))
-        process = machine.suspend()
-        await asyncio.sleep(self._rng.random() * 4)
-        process.go_on()
-        self._world.history.record(Fault("goes on", machine.host))
-        self._broken.discard(machine.broker_id)
-
-    async def _break_a_disk(self) -> None:
-        """One operation fails, which takes the broker's logs offline until it is started again."""
-        machine = self._pick()
-        if machine is not None:
-            self._broken.add(machine.broker_id)
-            self._repair(self._break_and_restart(machine))
-
-    async def _break_and_restart(self, machine: Machine) -> None:
-        machine.plan_failure(self._rng.randint(1, OPERATIONS_TO_FAULT // 2))
-        await asyncio.sleep(self._rng.random() * 3)
-        machine.plan_failure(0)
-        await self._crash_and_restart(machine, in_operation=False)
-
-    async def _slow_down_a_disk(self) -> None:
-        machine = self._rng.choice(list(self._machines.values()))
-        self._world.history.record(Fault("slow disk", machine.host))
-        self._repair(self._slow_down_for_a_while(machine))
-
-    async def _slow_down_for_a_while(self, machine: Machine) -> None:
-        machine.executor.slow_down(self._rng.choice((20, 200)))
-        await asyncio.sleep(self._rng.random() * 4)
-        machine.executor.slow_down(1)
-
-    async def _elect(self, admin: Brokers) -> None:
-        self._repair(elect_leaders(admin, PREFERRED))
-
-    async def _move(self, admin: Brokers) -> None:
-        """Other replicas, or the same in another order, as many as there are."""
-        topic = self._rng.choice((PAIR, PAIR, SINGLE, SAFE))
-        replicas = self._rng.sample(BROKER_IDS, topic.replicas)
-        self._world.history.record(Fault("reassignment", f"{topic.name}-0 to {replicas}"))
-        self._repair(reassign(admin, TopicPartition(topic.name, 0), replicas))
 
     # the metadata
 
@@ -405,7 +233,7 @@ class Run:
 
 def _waits_for_operator(registration: images.Partition) -> bool:
     """Nobody is left who is known to have everything."""
-    return registration.leader < 0 and not registration.eligible_leader_replicas
+    return registration.leader < 0 and not registration.isr and not registration.eligible_leader_replicas
 
 
 def _partitions(image: images.Image) -> Iterator[tuple[TopicPartition, images.Partition]]:
