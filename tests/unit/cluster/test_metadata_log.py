@@ -28,7 +28,7 @@ from barnabas.cluster.image import Image
 from barnabas.cluster.metadata_log import MetadataLog
 from barnabas.coordination.embedded import EmbeddedStore
 from barnabas.coordination.memory import Faults, MemoryMetadata, MemoryStore
-from barnabas.coordination.store import Answer, Batch, Claim, MetadataStore, StoreUnavailable, Trimmed
+from barnabas.coordination.store import Answer, Batch, Claim, MetadataStore, StoreUnavailable, Trimmed, Unknown
 from barnabas.core.broker_config import BrokerConfig
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -543,3 +543,50 @@ async def close(leader: MetadataLog, follower: MetadataLog, stores: Sequence[Met
         await log.stop()
     for store in stores:
         await store.close()
+
+
+class LockedStore(MemoryStore):
+    """Takes no appends while it is locked."""
+
+    is_locked = False
+
+    async def append(self, epoch: int, index: int, append_id: bytes, records: Sequence[bytes]) -> Answer:
+        if self.is_locked:
+            return Unknown("somebody has locked it")
+        return await super().append(epoch, index, append_id, records)
+
+
+def test_why_nothing_is_written_is_known_until_something_is() -> None:
+    async def main() -> None:
+        store = LockedStore(MemoryMetadata(), 1)
+        log = await started(store)
+        await register(log)
+        assert log.trouble == ""
+        store.is_locked = True
+        asked = asyncio.create_task(create(log, "orders"))
+        await until(lambda: log.trouble == "somebody has locked it")
+        assert not asked.done()
+        store.is_locked = False
+        assert (await asked).error is None
+        assert log.trouble == ""
+        await log.stop()
+
+    run(main())
+
+
+def test_unclean_elections_are_counted_once_they_are_in_the_list() -> None:
+    async def main() -> None:
+        store = LockedStore(MemoryMetadata(), 1)
+        log = await started(store)
+        await register(log)
+        await create(log, "orders", partitions=3)
+        store.is_locked = True
+        asked = asyncio.create_task(register(log, seed=2))  # it does not know its epoch: an unclean restart
+        await until(lambda: log.trouble != "")
+        assert log.unclean_elections == 0
+        store.is_locked = False
+        await asked
+        assert log.unclean_elections == 3
+        await log.stop()
+
+    run(main())
