@@ -6,6 +6,7 @@ Every topic here has one replica. The times are those of the default time-outs.
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.core.errors import ErrorCode
-from barnabas.wire.messages import k19_create_topics
+from barnabas.wire.messages import k19_create_topics, k64_unregister_broker
 from tests.broker.wire_client import Client
 from tests.cluster.three_brokers import NUMBERS, Cluster, leaders, living_brokers, seconds_until, three_brokers
 from tests.peers import eventually
@@ -132,3 +133,15 @@ def test_all_at_once(cluster: Cluster) -> None:
         cluster.start(number)
     for number in NUMBERS:
         eventually(lambda at=number: leaders(cluster.address(at), "topic"), before)  # type: ignore[misc]
+
+
+def test_a_broker_that_is_unregistered_while_it_registers_tries_again(tmp_path: Path) -> None:
+    with three_brokers(tmp_path, {"broker.heartbeat.interval.ms": "50"}) as cluster:
+        controller = cluster.controller()
+        victim = next(number for number in NUMBERS if number != controller)
+        asked = cluster.address(controller)
+        with Client(asked) as client:
+            deadline = time.monotonic() + 2
+            while time.monotonic() < deadline:
+                client.call(k64_unregister_broker.UnregisterBrokerRequest(victim))
+        eventually(lambda: living_brokers(asked), set(NUMBERS))

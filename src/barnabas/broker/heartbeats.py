@@ -44,19 +44,25 @@ class Heartbeats:
         await broker.executor.submit(note_epoch, self._disk, directories, self._boot_id, broker.broker_epoch)
         await broker.metadata.refresh()
         await broker.metadata.until(lambda image: image.index > broker.broker_epoch)
-        await self._until_unfenced()
-        await broker.metadata.refresh()
-        await broker.metadata.until(lambda image: image.is_alive(broker.broker_id))
+        while True:
+            await self._until_unfenced()
+            await broker.metadata.refresh()
+            if broker.metadata.image.is_alive(broker.broker_id) or not self._has_disk():
+                return
+            # Either the news is late, or we were fenced again before it came; then only another heartbeat helps.
+            await asyncio.sleep(_PAUSE_S)
 
     async def run(self) -> None:
+        is_registered = True
         while True:
             await asyncio.sleep(self._interval_s)
             try:
-                await self._until_unfenced()
+                await (self._until_unfenced() if is_registered else self.enter())
             except KafkaError as error:
                 _log.error("heartbeat refused", problem=str(error))
-                if error.code is ErrorCode.BROKER_ID_NOT_REGISTERED:
-                    await self.enter()
+                is_registered = error.code is not ErrorCode.BROKER_ID_NOT_REGISTERED
+            else:
+                is_registered = True
 
     async def leave(self) -> None:
         """Hand over what we lead, so that nobody finds out about our end by an error. In vain if nobody is left."""
