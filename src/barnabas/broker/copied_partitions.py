@@ -32,11 +32,13 @@ class _Tail:
 class CopiedPartitions:
     """Part of a fetch session; owned by the broker's loop."""
 
-    __slots__ = ("_tails", "broker_epoch", "due", "fetched_ms", "replica_id", "waiting")
+    __slots__ = ("_tails", "broker_epoch", "due", "fetched_ms", "is_believed", "replica_id", "waiting")
 
-    def __init__(self, replica_id: int, broker_epoch: int) -> None:
+    def __init__(self, replica_id: int, broker_epoch: int, *, is_believed: bool) -> None:
+        """`is_believed`: whether that broker, in its present life, really began the session."""
         self.replica_id = replica_id
         self.broker_epoch = broker_epoch
+        self.is_believed = is_believed
         self.due: dict[Wanted, None] = {}
         """In the order in which they will be served."""
         self.fetched_ms = 0

@@ -3,7 +3,7 @@
 A session is opened by a full fetch with epoch 0, and each later fetch of it carries the next epoch; epoch -1 ends it,
 or does without one. An incremental response leaves out partitions about which there is nothing new. When the cache is
 full, a session that nobody used for two minutes makes room, and otherwise the client is told (session id 0) to go on
-without. For a replica any consumer makes room, and for a consumer no replica does.
+without. For a replica any consumer makes room, and for a consumer no replica does; to claim to be one is not enough.
 
 Pure: owned by the broker's loop, time and randomness are arguments.
 """
@@ -93,6 +93,10 @@ class FetchSession:
                 if self.copied is not None:
                     self.copied.ask(wanted)
 
+    @property
+    def is_privileged(self) -> bool:
+        return self.copied is not None and self.copied.is_believed
+
     def close(self) -> None:
         """Nobody asks again."""
         if self.copied is not None:
@@ -146,8 +150,8 @@ class FetchSessions:
 
     def _open(self, session: FetchSession, now_ms: int) -> None:
         if len(self._sessions) >= self._slots:
-            oldest = next((each for each in self._sessions.values() if each.copied is None), None)
-            if oldest is None or (session.copied is None and now_ms - oldest.last_used_ms < _EVICTABLE_AFTER_MS):
+            oldest = next((each for each in self._sessions.values() if not each.is_privileged), None)
+            if oldest is None or (not session.is_privileged and now_ms - oldest.last_used_ms < _EVICTABLE_AFTER_MS):
                 return
             self._close(oldest.id)
         while session.id == NO_SESSION or session.id in self._sessions:

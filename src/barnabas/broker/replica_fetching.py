@@ -34,13 +34,25 @@ if TYPE_CHECKING:
 _FIRST_VERSION_WITH_STATE = 15
 
 
-def replica_of(request: FetchRequest, version: int) -> CopiedPartitions | None:
+def replica_of(request: FetchRequest, context: Context) -> CopiedPartitions | None:
     """What a new session of the replica would begin with; None if the request comes from a consumer."""
-    if version >= _FIRST_VERSION_WITH_STATE:
+    if context.version >= _FIRST_VERSION_WITH_STATE:
         replica_id, epoch = request.replica_state.replica_id, request.replica_state.replica_epoch
     else:
         replica_id, epoch = request.replica_id, -1
-    return CopiedPartitions(replica_id, epoch) if replica_id >= 0 else None
+    if replica_id < 0:
+        return None
+    is_believed = _is_trusted(context) and _is_registered(context, replica_id, epoch)
+    return CopiedPartitions(replica_id, epoch, is_believed=is_believed)
+
+
+def _is_trusted(context: Context) -> bool:
+    return context.listener == context.broker.inter_broker_listener
+
+
+def _is_registered(context: Context, replica_id: int, epoch: int) -> bool:
+    registered = context.broker.metadata.image.brokers.get(replica_id)
+    return registered is not None and registered.epoch == epoch
 
 
 class ReplicaFetch(Fetch):
@@ -57,9 +69,9 @@ class ReplicaFetch(Fetch):
         super().__init__(request, context, session)
         self._or_follower = False  # only the leader knows who has what
         self._copied = copied
-        self._trusted = context.listener == context.broker.inter_broker_listener
+        self._trusted = _is_trusted(context)
+        self._is_registered = _is_registered(context, copied.replica_id, copied.broker_epoch)
         registered = context.broker.metadata.image.brokers.get(copied.replica_id)
-        self._is_registered = registered is not None and registered.epoch == copied.broker_epoch
         self._may_join = registered is not None and registered.may_lead
         self._is_noted = False
         self._is_woken = False
@@ -71,7 +83,7 @@ class ReplicaFetch(Fetch):
     def start(self) -> FetchResponse | Later[FetchResponse]:
         copied, session, request = self._copied, self._session, self._request
         is_first = session.id != NO_SESSION and not session.is_incremental
-        if is_first and self._trusted and self._is_registered:
+        if is_first and copied.is_believed:
             self._broker.fetch_sessions.drop_replica(copied.replica_id, copied.broker_epoch)
         copied.fetched_ms = int(self._broker.clock.monotonic() * 1000)
         results, is_urgent = self._look()

@@ -37,6 +37,10 @@ def answer(session: FetchSession, *results: PartitionData) -> list[int]:
     return [result.partition_index for _, result in session.select(pairs)]
 
 
+def replica(broker_id: int, broker_epoch: int, *, is_believed: bool = True) -> CopiedPartitions:
+    return CopiedPartitions(broker_id, broker_epoch, is_believed=is_believed)
+
+
 @pytest.fixture
 def sessions() -> FetchSessions:
     return FetchSessions(2, Random(1))
@@ -115,38 +119,38 @@ def test_epochs_wrap_to_one(sessions: FetchSessions) -> None:
 
 
 def test_a_replica_makes_room_for_its_session_at_once_and_never_for_a_consumer(sessions: FetchSessions) -> None:
-    replica = sessions.begin(fetch(0, 0, 1), False, 0, CopiedPartitions(3, 30))
+    first = sessions.begin(fetch(0, 0, 1), False, 0, replica(3, 30))
     consumer = sessions.begin(fetch(0, 0, 1), False, 0)
-    another = sessions.begin(fetch(0, 0, 1), False, 1, CopiedPartitions(4, 40))
+    another = sessions.begin(fetch(0, 0, 1), False, 1, replica(4, 40))
     assert another.id > 0
     assert refusal(sessions, fetch(consumer.id, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert sessions.begin(fetch(0, 0, 1), False, 10**9).id == 0
-    assert sessions.begin(fetch(0, 0, 1), False, 10**9, CopiedPartitions(5, 50)).id == 0
-    assert sessions.begin(fetch(replica.id, 1), False, 10**9, CopiedPartitions(3, 30)) is replica
+    assert sessions.begin(fetch(0, 0, 1), False, 10**9, replica(5, 50)).id == 0
+    assert sessions.begin(fetch(first.id, 1), False, 10**9, replica(3, 30)) is first
 
 
-@pytest.mark.parametrize("asking", [None, CopiedPartitions(4, 30), CopiedPartitions(3, 31)])
+@pytest.mark.parametrize("asking", [None, replica(4, 30), replica(3, 31)])
 def test_a_session_of_a_replica_is_for_that_replica_in_its_present_life(
     sessions: FetchSessions, asking: CopiedPartitions | None
 ) -> None:
-    session = sessions.begin(fetch(0, 0, 1), False, 0, CopiedPartitions(3, 30))
+    session = sessions.begin(fetch(0, 0, 1), False, 0, replica(3, 30))
     with pytest.raises(KafkaError) as refused:
         sessions.begin(fetch(session.id, 1), False, 0, asking)
     assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_the_sessions_of_an_earlier_life_of_a_replica_go(sessions: FetchSessions) -> None:
-    sessions.begin(fetch(0, 0, 1), False, 0, CopiedPartitions(3, 30))
-    staying = sessions.begin(fetch(0, 0, 1), False, 0, CopiedPartitions(4, 40))
+    sessions.begin(fetch(0, 0, 1), False, 0, replica(3, 30))
+    staying = sessions.begin(fetch(0, 0, 1), False, 0, replica(4, 40))
     sessions.drop_replica(3, 31)
     assert len(sessions) == 1
-    assert sessions.begin(fetch(staying.id, 1), False, 0, CopiedPartitions(4, 40)) is staying
+    assert sessions.begin(fetch(staying.id, 1), False, 0, replica(4, 40)) is staying
 
 
 def test_what_a_replica_asks_for_again_is_served_last(sessions: FetchSessions) -> None:
-    session = sessions.begin(fetch(0, 0, 1, 2, 3), False, 0, CopiedPartitions(3, 30))
+    session = sessions.begin(fetch(0, 0, 1, 2, 3), False, 0, replica(3, 30))
     assert session.copied is not None
-    sessions.begin(fetch(session.id, 1, 1, forget=(2,)), False, 0, CopiedPartitions(3, 30))
+    sessions.begin(fetch(session.id, 1, 1, forget=(2,)), False, 0, replica(3, 30))
     assert [wanted.partition.partition for wanted in session.copied.due] == [3, 1]
 
 
@@ -158,3 +162,12 @@ def test_a_nearer_replica_is_news(sessions: FetchSessions) -> None:
     nearer = data(1)
     nearer.preferred_read_replica = 2
     assert answer(session, nearer) == [1]
+
+
+def test_who_only_claims_to_be_a_replica_makes_room_as_a_consumer_does(sessions: FetchSessions) -> None:
+    sessions.begin(fetch(0, 0, 1), False, 0)
+    sessions.begin(fetch(0, 0, 1), False, 0, replica(3, 30, is_believed=False))
+    assert sessions.begin(fetch(0, 0, 1), False, 1, replica(3, 30, is_believed=False)).id == 0
+    assert sessions.begin(fetch(0, 0, 1), False, 1, replica(4, 40)).id > 0
+    assert sessions.begin(fetch(0, 0, 1), False, 1, replica(5, 50)).id > 0
+    assert len(sessions) == 2

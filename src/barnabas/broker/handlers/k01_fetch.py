@@ -34,7 +34,7 @@ _FIRST_VERSION_BY_TOPIC_ID = 13
 def handle(request: FetchRequest, context: Context) -> FetchResponse | Later[FetchResponse]:
     broker = context.broker
     by_topic_id = context.version >= _FIRST_VERSION_BY_TOPIC_ID
-    replica = replica_of(request, context.version)
+    replica = replica_of(request, context)
     try:
         session = broker.fetch_sessions.begin(request, by_topic_id, broker.clock.now_ms(), replica)
     except KafkaError as error:
