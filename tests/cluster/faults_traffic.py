@@ -68,10 +68,10 @@ class Traffic:
 
     def read_all(self) -> list[int]:
         """Read the whole topic once all clients have ended; the high watermarks of its partitions."""
-        logs = [FinalLog(partition, 0, read_to_end(self._bootstrap, partition)) for partition in self._partitions]
-        for log in logs:
-            self.history.record(log)
-        return [len(log.records) for log in logs]
+        logs = read_to_end(self._bootstrap, self._partitions)
+        for partition, records in logs.items():
+            self.history.record(FinalLog(partition, 0, tuple(records)))
+        return [len(records) for records in logs.values()]
 
     def anomalies(self) -> list[str]:
         """What went wrong for the clients, and what they learnt that does not fit one log per partition."""
@@ -136,17 +136,19 @@ class Traffic:
             consumer.close()
 
 
-def read_to_end(bootstrap: str, partition: TopicPartition) -> tuple[Record, ...]:
-    """All that is committed in a partition now."""
-    consumer = _consumer(bootstrap, [partition])
+def read_to_end(bootstrap: str, partitions: list[TopicPartition]) -> dict[TopicPartition, list[Record]]:
+    """All that is committed in partitions that have something and that nobody writes to any more."""
+    logs: dict[TopicPartition, list[Record]] = {partition: [] for partition in partitions}
+    consumer = _consumer(bootstrap, partitions)
     try:
-        _, end = consumer.get_watermark_offsets(Position(*partition), timeout=READ_TIMEOUT_S)
-        records: list[Record] = []
+        ends = {each: consumer.get_watermark_offsets(Position(*each), timeout=READ_TIMEOUT_S)[1] for each in partitions}
         deadline = time.monotonic() + READ_TIMEOUT_S
-        while not records or records[-1][0] < end - 1:
-            records += (_record(message)[1] for message in consumer.consume(1000, 0.5))
-            assert time.monotonic() < deadline, f"{partition}: read {len(records)} records, the end is {end}"
-        return tuple(records)
+        while any(not records or records[-1][0] < ends[partition] - 1 for partition, records in logs.items()):
+            for message in consumer.consume(1000, 0.1):
+                partition, record = _record(message)
+                logs[partition].append(record)
+            assert time.monotonic() < deadline, f"the ends are {ends}, read: {[*map(len, logs.values())]}"
+        return logs
     finally:
         consumer.close()
 
