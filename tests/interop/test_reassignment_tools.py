@@ -107,7 +107,8 @@ def test_tools_tell_of_a_death_and_elect_the_preferred_leader_after_it(
     tool: Tool, topic_name: str, cluster: Cluster
 ) -> None:
     def listed(option: str) -> list[str]:
-        return re.findall(rf"Topic: {topic_name}(\S*\tPartition: \d)", tool(TOPICS, "--describe", option))
+        told = tool(TOPICS, "--describe", option)  # topics in the order of a hash
+        return sorted(re.findall(rf"Topic: {topic_name}(\S*\tPartition: \d)", told))
 
     tool(TOPICS, "--create", "--topic", topic_name, "--replica-assignment", "1:2,2:3")
     tool(TOPICS, "--create", "--topic", f"{topic_name}-alone", "--replica-assignment", "1")
