@@ -21,7 +21,7 @@ OPERATIONS_TO_FAULT = 60
 
 
 class ClusterFaults:
-    """With `until_healed`, one machine at a time loses its power, and only while nothing else is the matter."""
+    """With `until_healed`, one machine at a time loses power or its disk, and only while nothing else is the matter."""
 
     def __init__(
         self,
@@ -184,8 +184,10 @@ class ClusterFaults:
 
     async def _break_a_disk(self) -> None:
         """One operation fails, which takes the broker's logs offline until it is started again."""
+        await self._be_careful()
         if (machine := self._take()) is not None:
             self._repair(self._break_and_restart(machine))
+            await self._be_careful()
 
     async def _break_and_restart(self, machine: Machine) -> None:
         machine.plan_failure(self._rng.randint(1, OPERATIONS_TO_FAULT // 2))

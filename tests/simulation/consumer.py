@@ -77,8 +77,8 @@ class Consumer:
         self._max_bytes = rng.choice((1, 5_000, 1_000_000))
         has_sessions = self._version >= FIRST_WITH_SESSIONS and rng.random() < 0.6
         self._first_session = NEW_SESSION if has_sessions else NO_SESSION
-        reads_followers = self._version >= FIRST_FROM_FOLLOWERS and rng.random() < 0.5
-        self._served_by = brokers.hosted_by if reads_followers else brokers.led_by
+        self._reads_followers = self._version >= FIRST_FROM_FOLLOWERS and rng.random() < 0.5
+        self._served_by = brokers.hosted_by if self._reads_followers else brokers.led_by
 
     async def run(self, should_stop: Callable[[], bool]) -> None:
         await asyncio.gather(*(self._read_from(broker_id, should_stop) for broker_id in self._brokers.clients))
@@ -120,7 +120,9 @@ class Consumer:
 
     def _take(self, partition: TopicPartition, data: Any, fetch_offset: int, life: int) -> None:
         if records := _records(data, fetch_offset):
-            self._history.record(Polled(self.name, life, partition, fetch_offset, tuple(records)))
+            self._history.record(
+                Polled(self.name, life, partition, fetch_offset, tuple(records), self._reads_followers)
+            )
             if self._positions[partition] == fetch_offset:  # else another leader was quicker
                 self._positions[partition] = records[-1][0] + 1
 

@@ -74,6 +74,7 @@ class Polled:
     partition: TopicPartition
     fetch_offset: int
     records: tuple[Record, ...]
+    from_any_replica: bool = False
 
 
 @dataclass(frozen=True, slots=True)

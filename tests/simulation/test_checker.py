@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.simulation.checker import anomalies
 from tests.simulation.history import (
     UNTOLD,
@@ -198,3 +200,11 @@ def test_replicas_may_begin_at_different_segments_below_what_was_deleted() -> No
     first = FinalReplica(PLAIN, 1, ((0, b"a"), (2, b"b"), (3, b"c")))
     assert not found(Trimming(PLAIN, 2), first, FinalReplica(PLAIN, 2, first.batches[1:]))
     assert found(first, FinalReplica(PLAIN, 2, first.batches[1:]))
+
+
+def test_after_an_unclean_election_a_follower_may_give_out_what_its_leader_does_not_have() -> None:
+    before, at_the_end = (sent(PLAIN, A, B), UncleanElection(PLAIN, 1)), final(PLAIN, B)
+    by_leader = polled(PLAIN, (0, A), life=1)
+    by_follower = replace(by_leader, from_any_replica=True)
+    assert found(*before, by_leader, at_the_end) == ["plain-0: offset 0 reused: was p:0, at the end: p:1"]
+    assert not found(*before, by_follower, at_the_end)

@@ -179,7 +179,7 @@ class Run:
                 self._world.history.record(UncleanElection(partition, self._lives[partition]))
 
     async def _until_healed(self, *, quiet: bool = False) -> None:
-        """Every broker is alive and knows it, and every replica is in sync; with `quiet`, they all end alike."""
+        """Every broker is alive and knows it, and every replica in sync; with `quiet`, all end alike, and committed."""
         deadline = self._world.loop.time() + HEALING_LIMIT_S
         while problem := self._ailment(quiet):
             if self._world.loop.time() > deadline:
@@ -207,6 +207,8 @@ class Run:
                     leader = self._machines[registration.leader].broker
                     if leader is None or leader.replicas.get(*partition).log.log_end_offset != log.log_end_offset:
                         return f"{partition} of {machine.host} ends at {log.log_end_offset}"
+                    if leader is broker and log.high_watermark < log.log_end_offset:  # it has only begun to lead
+                        return f"{partition} of {machine.host} is committed up to {log.high_watermark}"
         return ""
 
     # what is on the disks
