@@ -16,20 +16,36 @@ from confluent_kafka.admin import AdminClient, NewTopic
 REPLICAS = 3
 VALUE = b"x" * 1024
 CREATION_TIMEOUT = 110.0
+TRIED_PARTITIONS = 200
 
 
 def create(address: str, topic: str, partitions: int) -> dict[str, float]:
-    """A topic whose partitions all have leaders and all their replicas in sync; the time until a client sees that."""
+    """A topic; the time until a client sees a leader and all replicas of each partition, and until it can be used."""
     admin = AdminClient({"bootstrap.servers": address})
+    producer = Producer({"bootstrap.servers": address, "acks": "all", "linger.ms": 0})
     admin.list_topics(timeout=20)
     started = time.perf_counter()
     admin.create_topics([NewTopic(topic, partitions, REPLICAS)], request_timeout=CREATION_TIMEOUT)[topic].result()
-    while time.perf_counter() - started < CREATION_TIMEOUT:
-        found = admin.list_topics(topic, timeout=20).topics[topic].partitions.values()
-        if len(found) == partitions and all(each.leader > 0 and len(each.isrs) == REPLICAS for each in found):
-            return {"seconds": time.perf_counter() - started}
+    while not _is_there(admin, topic, partitions):
+        if time.perf_counter() - started > CREATION_TIMEOUT:
+            raise TimeoutError(f"the partitions of {topic!r} are not all there after {CREATION_TIMEOUT:.0f} s")
         time.sleep(0.02)
-    raise TimeoutError(f"the partitions of {topic!r} are not all in sync after {CREATION_TIMEOUT:.0f} s")
+    created = time.perf_counter() - started
+    for partition in range(0, partitions, max(1, partitions // TRIED_PARTITIONS)):
+        producer.produce(topic, VALUE, partition=partition)
+    if left := producer.flush(CREATION_TIMEOUT):
+        raise TimeoutError(f"{left} partitions of {topic!r} take no record after {CREATION_TIMEOUT:.0f} s")
+    return {"seconds": created, "usable_seconds": time.perf_counter() - started}
+
+
+def _is_there(admin: AdminClient, topic: str, partitions: int) -> bool:
+    found = admin.list_topics(topic, timeout=20).topics[topic].partitions.values()
+    return len(found) == partitions and all(each.leader > 0 and len(each.isrs) == REPLICAS for each in found)
+
+
+def delete(address: str, topic: str) -> dict[str, float]:
+    AdminClient({"bootstrap.servers": address}).delete_topics([topic], request_timeout=CREATION_TIMEOUT)[topic].result()
+    return {}
 
 
 def paced(address: str, topic: str, per_second: int, seconds: float) -> dict[str, float]:
@@ -87,7 +103,12 @@ def outage(address: str, topic: str, pids: dict[str, int]) -> dict[str, float]:
     return {"seconds": max(after - before for before, after in pairwise(late))}
 
 
-LOADS: dict[str, Callable[..., dict[str, float]]] = {"create": create, "paced": paced, "outage": outage}
+LOADS: dict[str, Callable[..., dict[str, float]]] = {
+    "create": create,
+    "delete": delete,
+    "paced": paced,
+    "outage": outage,
+}
 
 if __name__ == "__main__":
     print(json.dumps(LOADS[sys.argv[1]](**json.loads(sys.argv[2]))))

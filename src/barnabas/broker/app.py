@@ -275,4 +275,4 @@ class Broker:
     async def catch_up(self) -> None:
         """Return once everything that the controller has answered before is in effect here too."""
         await self.metadata.refresh()
-        await self.replicas.settled()
+        await self.replicas.usable()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from barnabas.storage.manager import LogManager
 
 _LAG_CHECK_SECONDS = 0.5  # where followers leave for the number of records that they lack, which is soon reached
+_WORTH_WAITING_FOR = 200  # new partitions
 _log = logs.get_logger(__name__)
 
 
@@ -67,6 +68,7 @@ class Replicas:
         self.lag: Lag = DEFAULT_LAG
         self._config_of = config_of
         self._changes: asyncio.Queue[tuple[Delta, Image]] = asyncio.Queue()
+        self._unmade = 0  # new partitions in changes that are yet to be applied
         self._flushing: set[asyncio.Future[int]] = set()
         self._unopened: set[tuple[str, int]] = set()  # ours, but their disk does not let us
 
@@ -102,6 +104,7 @@ class Replicas:
 
     def follow(self, delta: Delta, image: Image) -> None:
         """Take note of a change; `run` applies it."""
+        self._unmade += _new_partitions(delta)
         self._changes.put_nowait((delta, image))
 
     def coordinate(self, coordinators: Mapping[str, LeadershipFollower]) -> None:
@@ -115,6 +118,14 @@ class Replicas:
         """Wait until every change that was noted so far is in effect."""
         await self._changes.join()
 
+    async def usable(self) -> None:
+        """As `settled`, so that who has asked for a change can use it at once, but not while very many logs are made.
+
+        Clients know how to wait for a partition, and would rather hear that it is decided.
+        """
+        if self._unmade <= _WORTH_WAITING_FOR:
+            await self.settled()
+
     async def run(self) -> None:
         while True:
             delta, image = await self._changes.get()
@@ -123,6 +134,7 @@ class Replicas:
             except Exception:  # one change that goes wrong must not keep later ones from being applied
                 _log.exception("metadata change could not be applied")
             finally:
+                self._unmade -= _new_partitions(delta)
                 self._changes.task_done()
 
     async def _apply(self, delta: Delta, image: Image) -> None:
@@ -281,3 +293,7 @@ class Replicas:
 
     def logs(self) -> list[Log]:
         return [partition.log for partition in self.partitions.values()]
+
+
+def _new_partitions(delta: Delta) -> int:
+    return sum(len(topic.partitions) for topic in delta.created)

@@ -38,7 +38,7 @@ async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopics
     broker = context.broker
     event = CreateTopics(tuple(_new_topic(topic) for topic in request.topics), request.validate_only)
     created = await broker.metadata.submit(event)
-    await broker.replicas.settled()
+    await broker.replicas.usable()
     return CreateTopicsResponse(topics=[_result(topic, broker) for topic in created])
 
 

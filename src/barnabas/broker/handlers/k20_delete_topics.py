@@ -32,7 +32,7 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
     if not broker.config["delete.topic.enable"]:
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker")
     deleted = await broker.metadata.submit(DeleteTopics(_references(request)))
-    await broker.replicas.settled()
+    await broker.replicas.usable()
     response = DeleteTopicsResponse()
     for topic in deleted:
         result = DeletableTopicResult(topic.name, topic.topic_id)

@@ -40,7 +40,7 @@ async def handle(request: AlterConfigsRequest, context: Context) -> AlterConfigs
         for resource in request.resources
     )
     altered = await broker.metadata.submit(AlterConfigs(resources, request.validate_only))
-    await broker.replicas.settled()
+    await broker.replicas.usable()
     response = AlterConfigsResponse()
     for outcome in altered:
         result = AlterConfigsResourceResponse(0, None, outcome.resource.type, outcome.resource.name)

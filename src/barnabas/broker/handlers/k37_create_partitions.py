@@ -34,7 +34,7 @@ async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePa
         for topic in request.topics
     )
     created = await broker.metadata.submit(CreatePartitions(topics, request.validate_only))
-    await broker.replicas.settled()
+    await broker.replicas.usable()
     response = CreatePartitionsResponse()
     for outcome in created:
         result = CreatePartitionsTopicResult(outcome.topic)

@@ -35,7 +35,7 @@ async def handle(request: ElectLeadersRequest, context: Context) -> ElectLeaders
     if request.topic_partitions is not None:
         wanted = tuple((topic.topic, index) for topic in request.topic_partitions for index in topic.partitions)
     elected = await broker.metadata.submit(ElectLeaders(request.election_type, wanted))
-    await broker.replicas.settled()
+    await broker.replicas.usable()
     topics: dict[str, ReplicaElectionResult] = {}
     for partition in elected:
         result = PartitionResult(partition.partition)

@@ -37,7 +37,7 @@ async def handle(request: IncrementalAlterConfigsRequest, context: Context) -> I
         for resource in request.resources
     )
     altered = await broker.metadata.submit(IncrementalAlterConfigs(resources, request.validate_only))
-    await broker.replicas.settled()
+    await broker.replicas.usable()
     response = IncrementalAlterConfigsResponse()
     for outcome in altered:
         result = AlterConfigsResourceResponse(0, None, outcome.resource.type, outcome.resource.name)

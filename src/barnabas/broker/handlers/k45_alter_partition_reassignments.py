@@ -49,7 +49,7 @@ async def handle(request: AlterPartitionReassignmentsRequest, context: Context) 
         for partition in topic.partitions
     )
     altered = await broker.metadata.submit(AlterReassignments(wanted, request.allow_replication_factor_change))
-    await broker.replicas.settled()
+    await broker.replicas.usable()
     topics: dict[str, ReassignableTopicResponse] = {}
     for partition in altered:
         result = ReassignablePartitionResponse(partition.partition)
