@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cluster.faults_traffic import Traffic
 from tests.cluster.three_brokers import NUMBERS, Cluster, leaders, living_brokers, three_brokers
-from tests.peers import barnabas_command, eventually
+from tests.peers import ZooKeeperServer, barnabas_command, eventually
 
 PARTITIONS = 3
 NO_LEADER = -1
@@ -56,8 +56,21 @@ def leaders_seen(address: str, topic: str) -> Iterator[set[int]]:
         looking.join(20)
 
 
+@pytest.fixture(params=["embedded", "zookeeper"])
+def cluster_on_either_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        settings = {"min.insync.replicas": "2"}
+        if request.param == "zookeeper":
+            server = stack.enter_context(ZooKeeperServer(tmp_path / "zookeeper"))
+            settings["zookeeper.connect"] = server.address
+        yield stack.enter_context(three_brokers(tmp_path, settings))
+
+
 @pytest.mark.parametrize("is_controller", [False, True])
-def test_writing_goes_on_soon_after_a_leader_was_killed(cluster: Cluster, topic_name: str, is_controller: bool) -> None:
+def test_writing_goes_on_soon_after_a_leader_was_killed(
+    cluster_on_either_store: Cluster, topic_name: str, is_controller: bool
+) -> None:
+    cluster = cluster_on_either_store
     with traffic(cluster, topic_name) as running:
         controller = cluster.controller()
         led = leaders(cluster.some_address, topic_name).items()

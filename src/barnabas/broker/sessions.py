@@ -2,8 +2,11 @@
 
 A process that dies takes its connections with it, and a machine whose broker is dead refuses new ones; so the
 controller keeps a connection to every broker, and where that breaks and cannot be opened again because it is refused,
-it need not wait for the time-out. When the heartbeats came is kept here alone, in no log: a new controller gives every
-broker a whole time-out, and so does one that was asleep itself and cannot know what it has missed.
+it need not wait for the time-out. In the same way the others watch the controller: when it is dead, one of them takes
+its place, and need not wait until the metadata store has found out.
+
+When the heartbeats came is kept here alone, in no log: a new controller gives every broker a whole time-out, and so
+does one that was asleep itself and cannot know what it has missed.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ Incarnation = tuple[int, int]
 
 
 class Sessions:
-    """Works while this broker is the controller, and forgets everything when it no longer is."""
+    """What was heard is forgotten when this broker is no longer the controller."""
 
     def __init__(self, metadata: MetadataLog, network: Network, clock: Clock, config: BrokerConfig) -> None:
         self._metadata = metadata
@@ -80,7 +83,7 @@ class Sessions:
             self._controller_epoch = self._metadata.controller_epoch
             self._counted_since.clear()
             self._heard.clear()
-        alive = {(broker.id, broker.epoch): broker for broker in self._brokers() if leads}
+        alive = {(broker.id, broker.epoch): broker for broker in self._brokers()}
         for gone in self._watches.keys() - alive.keys():
             self._watches.pop(gone).cancel()
         for gone in self._counted_since.keys() - alive.keys():
@@ -88,14 +91,20 @@ class Sessions:
             self._heard.discard(gone)
         for incarnation, broker in alive.items():
             silent_s = now - self._counted_since.setdefault(incarnation, now)
-            if silent_s > self._timeout_s:
+            if leads and silent_s > self._timeout_s:
                 self._fence(incarnation, f"no heartbeat for {silent_s:.1f} s")
             endpoint = broker.endpoint(self._listener)
             if endpoint is not None and incarnation not in self._watches and broker.id != self._metadata.broker_id:
                 self._watches[incarnation] = asyncio.create_task(self._watch(incarnation, endpoint))
 
     def _brokers(self) -> list[Broker]:
-        return [broker for broker in self._metadata.image.brokers.values() if not broker.fenced]
+        """Whose life matters here: of all that serve to the controller, and of the controller to the others."""
+        metadata = self._metadata
+        return [
+            broker
+            for broker in metadata.image.brokers.values()
+            if (not broker.fenced if metadata.is_controller else broker.id == metadata.controller_id)
+        ]
 
     def _fence(self, incarnation: Incarnation, reason: str) -> None:
         if incarnation not in self._fencing:
@@ -119,9 +128,7 @@ class Sessions:
                 async with asyncio.timeout(self._timeout_s):
                     socket = await self._network.connect(endpoint.host, endpoint.port)
             except ConnectionRefusedError:
-                # Who sends heartbeats, but never could be reached from here, is alive all the same.
-                if was_connected or incarnation not in self._heard:
-                    self._fence(incarnation, f"{endpoint.host}:{endpoint.port} refuses connections")
+                self._refused(incarnation, endpoint, was_connected)
             except OSError as error:
                 _log.debug("broker not reached", broker=incarnation[0], problem=str(error))
             else:
@@ -129,6 +136,14 @@ class Sessions:
                 await self._end_of(socket)
                 continue
             await asyncio.sleep(_RECONNECT_PAUSE_S)
+
+    def _refused(self, incarnation: Incarnation, endpoint: Endpoint, was_connected: bool) -> None:
+        if not self._metadata.is_controller:
+            if was_connected:
+                self._metadata.depose(incarnation[0])
+        # Who sends heartbeats, but never could be reached from here, is alive all the same.
+        elif was_connected or incarnation not in self._heard:
+            self._fence(incarnation, f"{endpoint.host}:{endpoint.port} refuses connections")
 
     async def _end_of(self, socket: Socket) -> None:
         """Return when the peer ends a connection on which nothing is ever said."""

@@ -104,6 +104,7 @@ class MetadataLog:
         """Why the store is out of reach, if it is."""
         self.unclean_elections = 0
         """Of partitions, by this broker as the controller."""
+        self._deposed: Claim | None = None
         self._store = store
         self._clock = clock
         self._rng = rng
@@ -190,6 +191,16 @@ class MetadataLog:
         finally:
             self._expecting.remove(entry)
 
+    def depose(self, controller_id: int) -> None:
+        """The controller's process is dead, as this broker knows: the store need not find out first.
+
+        If it is not, its next append is refused: safety is in the epochs.
+        """
+        if not self._leads and controller_id == self.controller_id:
+            self._deposed = Claim(self.controller_epoch, controller_id)
+            self._may_have_changed = True
+            self._wake.set()
+
     def preview(self, event: Event[Reply]) -> tuple[Reply, bool]:
         """What the controller would answer now, and whether it would have to write for it."""
         if not self._leads:
@@ -246,8 +257,8 @@ class MetadataLog:
         if self._leads and claim != Claim(self.controller_epoch, self.broker_id):
             self._resign("the claim is lost")
         self._set_controller(NOBODY if claim.holder is None else claim.holder, claim.epoch)
-        if not self._leads and claim.holder in (None, self.broker_id):
-            epoch = await self._store.campaign(claim.epoch)
+        if not self._leads and (claim.holder in (None, self.broker_id) or claim == self._deposed):
+            epoch = await self._store.campaign(claim.epoch, claim.holder)
             if epoch is not None:
                 await self._take_over(epoch)
 

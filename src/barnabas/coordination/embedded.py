@@ -148,8 +148,8 @@ class EmbeddedStore:
     async def claim(self) -> Claim:
         return await self._call(self._claim)
 
-    async def campaign(self, after_epoch: int) -> int | None:
-        return await self._call(self._campaign, after_epoch)
+    async def campaign(self, after_epoch: int, gone: int | None = None) -> int | None:
+        return await self._call(self._campaign, after_epoch, gone)
 
     async def append(self, epoch: int, index: int, append_id: bytes, records: Sequence[bytes]) -> Answer:
         check_append(records)
@@ -260,10 +260,10 @@ class EmbeddedStore:
         epoch, holder = self._state("epoch, holder")
         return Claim(epoch, holder if holder == self.broker_id or self._is_alive(holder) else None)
 
-    def _campaign(self, after_epoch: int) -> int | None:
+    def _campaign(self, after_epoch: int, gone: int | None) -> int | None:
         with self._transaction():
             claim = self._claim()
-            if claim.epoch != after_epoch or claim.holder not in (None, self.broker_id):
+            if claim.epoch != after_epoch or claim.holder not in (None, self.broker_id, gone):
                 return None
             self._db.execute("UPDATE state SET epoch = ?, holder = ?", (after_epoch + 1, self.broker_id))
             return after_epoch + 1

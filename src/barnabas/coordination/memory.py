@@ -61,8 +61,8 @@ class MemoryMetadata:
             self.claim = Claim(self.claim.epoch, None)
             self._wake()
 
-    def campaign(self, candidate: int, after_epoch: int) -> int | None:
-        if self.claim.epoch != after_epoch or self.claim.holder not in (None, candidate):
+    def campaign(self, candidate: int, after_epoch: int, gone: int | None) -> int | None:
+        if self.claim.epoch != after_epoch or self.claim.holder not in (None, candidate, gone):
             return None
         self.claim = Claim(after_epoch + 1, candidate)
         self._wake()
@@ -121,9 +121,9 @@ class MemoryStore:
         await self._delay()
         return self._metadata.claim
 
-    async def campaign(self, after_epoch: int) -> int | None:
+    async def campaign(self, after_epoch: int, gone: int | None = None) -> int | None:
         await self._delay()
-        return self._metadata.campaign(self.broker_id, after_epoch)
+        return self._metadata.campaign(self.broker_id, after_epoch, gone)
 
     async def append(self, epoch: int, index: int, append_id: bytes, records: Sequence[bytes]) -> Answer:
         check_append(records)

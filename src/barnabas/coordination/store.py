@@ -104,10 +104,11 @@ class MetadataStore(Protocol):
 
     async def claim(self) -> Claim: ...
 
-    async def campaign(self, after_epoch: int) -> int | None:
+    async def campaign(self, after_epoch: int, gone: int | None = None) -> int | None:
         """Win a new epoch, if `after_epoch` is still the latest and nobody else alive holds it; None otherwise.
 
-        The holder itself wins again, so a candidate who did not hear the answer finds out by asking once more.
+        The holder itself wins again, so a candidate who did not hear the answer finds out by asking once more. `gone`
+        is a holder that the candidate knows to be dead: the end of its session is not waited for.
         """
         ...
 

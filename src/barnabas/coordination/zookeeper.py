@@ -178,7 +178,7 @@ class ZooKeeperStore:
             return Claim(epoch[1].version, None)
         return Claim(**facts(controller))
 
-    async def campaign(self, after_epoch: int) -> int | None:
+    async def campaign(self, after_epoch: int, gone: int | None = None) -> int | None:
         won = after_epoch + 1
         win = (
             set_data(self._epoch_path, to_json(holder=self.broker_id), after_epoch),
@@ -188,7 +188,7 @@ class ZooKeeperStore:
             (controller,) = await self._session.ask(get(self._controller_path))
             if isinstance(controller, NoNodeError):
                 outcomes = await self._session.commit(*win)
-            elif facts(controller)["holder"] == self.broker_id:  # this session's, or an earlier one's that is over
+            elif facts(controller)["holder"] in (self.broker_id, gone):  # of this session, or of one that is over
                 outcomes = await self._session.commit(win[0], delete(self._controller_path), win[1])
             else:
                 return None

@@ -14,6 +14,7 @@ from barnabas.cluster.events import BrokerHeartbeat, RegisterBroker
 from barnabas.cluster.image import Endpoint
 from barnabas.cluster.metadata_log import MetadataLog
 from barnabas.coordination.memory import MemoryMetadata, MemoryStore
+from barnabas.coordination.store import Refusal, Refused
 from barnabas.core.broker_config import BrokerConfig
 from barnabas.core.errors import ErrorCode, KafkaError
 from tests.simulation.simulated_network import SimulatedListener, SimulatedNetwork
@@ -65,6 +66,9 @@ class World:
 
     def lives(self) -> bool:
         return self.log.image.is_alive(OTHER)
+
+    def leads(self) -> bool:
+        return self.log.is_controller
 
     def drop_connections(self) -> None:
         for end in self.network.connections():
@@ -197,5 +201,26 @@ def test_a_heartbeat_of_an_earlier_process_keeps_nobody_alive() -> None:
         with pytest.raises(KafkaError) as caught:
             await world.sessions.heartbeat(BrokerHeartbeat(OTHER, world.epoch - 1, 100))
         assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+    run(story)
+
+
+def test_a_controller_whose_process_is_dead_is_replaced_before_its_session_with_the_store_ends() -> None:
+    async def story(world: World) -> None:
+        listener = world.listen()
+        await world.enter()
+        other = MemoryStore(world.store, OTHER)
+        await other.open()
+        assert await other.campaign(1, gone=1) == 2
+        await asyncio.sleep(1)
+        assert not world.leads()
+        world.drop_connections()
+        await asyncio.sleep(1)
+        assert not world.leads(), "it can be reached"
+        listener.close()
+        world.drop_connections()
+        await asyncio.sleep(1)
+        assert world.leads()
+        assert await other.append(2, world.log.image.index, b"late", [b"record"]) == Refused(Refusal.STALE_EPOCH)
 
     run(story)

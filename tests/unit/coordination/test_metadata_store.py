@@ -129,6 +129,20 @@ def test_the_claim_is_free_once_its_session_has_ended(run: Callable[[Body], None
     run(body)
 
 
+def test_a_holder_that_is_known_to_be_gone_is_not_waited_for(run: Callable[[Body], None]) -> None:
+    async def body(cluster: Cluster) -> None:
+        one, two, three = [await cluster.session(number) for number in (1, 2, 3)]
+        epoch = await win(one)
+        assert await two.campaign(epoch, gone=3) is None, "it does not hold the claim"
+        assert await two.campaign(epoch - 1, gone=1) is None, "the epoch has moved on"
+        assert await two.campaign(epoch, gone=1) == epoch + 1
+        assert await three.campaign(epoch + 1, gone=1) is None, "another one holds the claim by now"
+        assert await three.claim() == Claim(epoch + 1, 2)
+        assert await one.append(epoch, 0, b"late", [b"a"]) == Refused(Refusal.STALE_EPOCH)
+
+    run(body)
+
+
 def test_append_after_losing_the_claim_is_refused(run: Callable[[Body], None]) -> None:
     async def body(cluster: Cluster) -> None:
         store = await cluster.session(1)
