@@ -1,10 +1,12 @@
-"""Loads on a cluster of brokers, each in a process of its own (see `loads.run`), all through librdkafka."""
+"""Loads on a cluster of brokers, each in a process of its own (see `loads.run`)."""
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -13,10 +15,14 @@ from itertools import pairwise
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks import loads
+
 REPLICAS = 3
 VALUE = b"x" * 1024
 CREATION_TIMEOUT = 110.0
 TRIED_PARTITIONS = 200
+PACED_CONNECTIONS = 20
+PACED_TIMEOUT = 20.0
 
 
 def create(address: str, topic: str, partitions: int) -> dict[str, float]:
@@ -49,30 +55,50 @@ def delete(address: str, topic: str) -> dict[str, float]:
 
 
 def paced(address: str, topic: str, per_second: int, seconds: float) -> dict[str, float]:
-    """Single records at an even pace, none of which waits for another; from the call to the acknowledgement."""
-    producer = Producer({"bootstrap.servers": address, "acks": "all", "linger.ms": 0})
+    """Requests of one record at an even pace, on several connections, for an answer may take longer than the pause.
+
+    The time of each counts from when it was due, so that one that had to wait for a connection is not forgotten.
+    """
+    found = AdminClient({"bootstrap.servers": address}).list_topics(topic, timeout=20)
+    leader = found.brokers[found.topics[topic].partitions[0].leader]
+    request = loads.produce_request(topic, 0, len(VALUE))
+    idle = []
+    for _ in range(PACED_CONNECTIONS):
+        stream = socket.create_connection((leader.host, leader.port), 20)
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stream.sendall(request)
+        loads.check(loads.answer_of(stream))
+        idle.append(stream)
+
+    error_code = loads.error_code_position(topic)
+    count = int(per_second * seconds)
+    waiting: dict[socket.socket, float] = {}
     latencies: list[float] = []
-
-    def sent_at(moment: float) -> Callable[[KafkaError | None, Message], None]:
-        def acknowledged(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                raise RuntimeError(f"a record was not acknowledged: {error}")
-            latencies.append(time.perf_counter() - moment)
-
-        return acknowledged
-
-    producer.list_topics(topic, timeout=20)
+    sent = 0
     started = time.perf_counter()
-    for number in range(int(per_second * seconds)):
-        due = started + number / per_second
-        while (early := due - time.perf_counter()) > 0:
-            producer.poll(early)
-        producer.produce(topic, VALUE, partition=0, on_delivery=sent_at(time.perf_counter()))
-        producer.poll(0)
-    if left := producer.flush(30):
-        raise RuntimeError(f"{left} records were not acknowledged")
+    while len(latencies) < count:
+        due = started + sent / per_second
+        early = due - time.perf_counter()
+        if early <= 0 and idle and sent < count:
+            stream = idle.pop()
+            stream.sendall(request)
+            waiting[stream] = due
+            sent += 1
+            continue
+        pause = early if idle and sent < count else PACED_TIMEOUT
+        ready, _, _ = select.select(list(waiting), [], [], pause)
+        if not ready and pause == PACED_TIMEOUT:
+            raise TimeoutError(f"no answer within {PACED_TIMEOUT:.0f} s")
+        for stream in ready:
+            answer = loads.answer_of(stream)
+            latencies.append(time.perf_counter() - waiting.pop(stream))
+            if answer[error_code : error_code + 2] != b"\0\0":
+                raise RuntimeError(f"the broker answered with an error: {answer.hex()}")
+            idle.append(stream)
+    for stream in idle:
+        stream.close()
     latencies.sort()
-    return {"p50_ms": latencies[len(latencies) // 2] * 1e3, "p99_ms": latencies[len(latencies) * 99 // 100] * 1e3}
+    return {"p50_ms": latencies[count // 2] * 1e3, "p99_ms": latencies[count * 99 // 100] * 1e3}
 
 
 def outage(address: str, topic: str, pids: dict[str, int]) -> dict[str, float]:

@@ -109,16 +109,15 @@ def requests(address: str, topic: str, connections: int, seconds: float, value_b
     for partition in range(connections):
         stream = socket.create_connection((host, int(port)), 10)
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        request = _produce_request(topic, partition, value_bytes)
+        request = produce_request(topic, partition, value_bytes)
         stream.sendall(request)
-        answer = _answer(stream)
-        _check(answer)
+        answer = answer_of(stream)
+        check(answer)
         stream.setblocking(False)
         poll.register(stream, select.POLLIN)
         streams[stream.fileno()] = (stream, request, len(answer), [time.perf_counter()])
 
-    # The answers differ in their base offsets alone, so that the error code of each is found without decoding it.
-    error_code = ANSWER_BODY + 4 + 2 + len(topic) + 4 + 4
+    error_code = error_code_position(topic)
     latencies: list[float] = []
     clock, record = time.perf_counter, latencies.append
     for stream, request, _, sent in streams.values():
@@ -145,7 +144,8 @@ def requests(address: str, topic: str, connections: int, seconds: float, value_b
     }
 
 
-def _produce_request(topic: str, partition: int, value_bytes: int) -> bytes:
+def produce_request(topic: str, partition: int, value_bytes: int) -> bytes:
+    """One record, acks=all."""
     batch = BatchBuilder()
     batch.append(None, b"x" * value_bytes, timestamp_ms=int(time.time() * 1000))
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(partition, batch.build())])
@@ -155,7 +155,12 @@ def _produce_request(topic: str, partition: int, value_bytes: int) -> bytes:
     return len(request).to_bytes(4, "big") + request
 
 
-def _answer(stream: socket.socket) -> bytes:
+def error_code_position(topic: str) -> int:
+    """In an answer to `produce_request`, so that it need not be decoded: answers differ in their base offsets alone."""
+    return ANSWER_BODY + 4 + 2 + len(topic) + 4 + 4
+
+
+def answer_of(stream: socket.socket) -> bytes:
     answer = b""
     while len(answer) < 4 or len(answer) < 4 + int.from_bytes(answer[:4], "big"):
         chunk = stream.recv(4096)
@@ -165,7 +170,7 @@ def _answer(stream: socket.socket) -> bytes:
     return answer
 
 
-def _check(answer: bytes) -> None:
+def check(answer: bytes) -> None:
     response, _ = codec(ProduceResponse, PRODUCE_VERSION).decode(memoryview(answer), ANSWER_BODY)
     error_code = response.responses[0].partition_responses[0].error_code
     if error_code:
