@@ -7,6 +7,7 @@ Kafka does not do.
 from __future__ import annotations
 
 import os
+import signal
 import uuid
 from collections.abc import Iterator
 
@@ -14,6 +15,9 @@ import confluent_kafka.admin
 import pytest
 
 from tests.peers import QUICK_JVM, BarnabasServer, Broker, KafkaServer, NewTopic, collect_sockets, eventually
+
+# A shell's background job ignores Ctrl-C, and so would every program that it starts: those that tests interrupt too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
