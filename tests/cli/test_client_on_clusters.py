@@ -234,7 +234,8 @@ def test_a_topic_lives_and_dies(cluster: str, topic_name: str) -> None:
             entries = await configs.describe_configs(client, configs.ResourceType.TOPIC, topic_name)
             return {entry.name: entry.value for entry in entries if entry.source is configs.ConfigSource.TOPIC}
 
-        await comes_to(own, {"segment.bytes": "2000000"})
+        changed: dict[str, str | None] = {"segment.bytes": "2000000"}
+        await comes_to(own, changed)
         with pytest.raises(KafkaError, match=r"no\.such\.key"):
             await configs.alter_configs(client, configs.ResourceType.TOPIC, topic_name, set_={"no.such.key": "1"})
 
