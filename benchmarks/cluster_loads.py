@@ -50,7 +50,8 @@ def _is_there(admin: AdminClient, topic: str, partitions: int) -> bool:
 
 
 def delete(address: str, topic: str) -> dict[str, float]:
-    AdminClient({"bootstrap.servers": address}).delete_topics([topic], request_timeout=CREATION_TIMEOUT)[topic].result()
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.delete_topics([topic], request_timeout=CREATION_TIMEOUT)[topic].result()
     return {}
 
 
