@@ -1,7 +1,7 @@
 """The partitions that this broker hosts, kept in step with the cluster's metadata.
 
 Changes of the image are applied one after the other, in the order in which they came. Making and removing directories
-takes its time, so whoever has changed the metadata and wants to see the effect awaits `settled`.
+takes its time, so whoever has changed the metadata and wants to see the effect awaits `settled`, or `usable`.
 """
 
 from __future__ import annotations
