@@ -1,6 +1,7 @@
 """What can go wrong for a client, said with the host, the cause and the remedy.
 
-Every error is a `KafkaError`; its code tells whether the same call may succeed later (`error.code.retriable`).
+What the cluster or the network does is a `KafkaError`, which tells whether the same call may succeed later
+(`error.retriable`); a client used where it cannot work is a `RuntimeError`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,18 @@ class NoAnswer(KafkaError):
     def __init__(self, where: str, request: str, timeout_ms: int) -> None:
         message = f"{where} did not answer {request} within {timeout_ms} ms; is it overloaded or stopped?"
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class NotOpen(RuntimeError):
+    """A client that was not entered yet, or was closed."""
+
+
+class WrongLoop(RuntimeError):
+    """A client that another event loop owns."""
+
+
+class WrongProcess(RuntimeError):
+    """A client that was made before a fork."""
 
 
 class RecordTooLarge(KafkaError):

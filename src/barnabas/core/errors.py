@@ -164,3 +164,8 @@ class KafkaError(Exception):
         super().__init__(message or code.name)
         self.code = code
         self.message = message
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same call may succeed later."""
+        return self.code.retriable
