@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
 from functools import wraps
 from typing import Any, TypeVar
@@ -23,17 +23,27 @@ class WrongOption(TypeError, ValueError):
 def names_options(cls: type[C]) -> type[C]:
     """Let a class refuse keywords that it does not know in words that help."""
     plain: Callable[..., None] = cls.__init__
-    known = [p.name for p in inspect.signature(plain).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    known = options_of(plain)
 
     @wraps(plain)
     def checked(self: C, *arguments: Any, **options: Any) -> None:
-        for name in options:
-            if name not in known:
-                raise WrongOption(f"{cls.__name__} has no option {name!r}{_suggestion(name, known)}")
+        check_names(cls.__name__, options, known)
         plain(self, *arguments, **options)
 
     cls.__init__ = checked  # type: ignore[method-assign,assignment]
     return cls
+
+
+def options_of(function: Callable[..., object]) -> dict[str, Any]:
+    """The options that a function takes, with their defaults."""
+    parameters = inspect.signature(function).parameters.values()
+    return {parameter.name: parameter.default for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
+
+
+def check_names(owner: str, names: Iterable[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise WrongOption(f"{owner} has no option {name!r}{_suggestion(name, known)}")
 
 
 def _suggestion(name: str, known: Collection[str]) -> str:
