@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.broker.metrics_endpoint import MetricsEndpoint
     from barnabas.coordination.store import MetadataStore
     from barnabas.core.broker_config import BrokerConfig
+    from barnabas.core.seams import Network
 
 T = TypeVar("T")
 _THREADS = 8
@@ -50,6 +51,59 @@ class ThreadExecutor:
         self._threads.shutdown(wait=True)
 
 
+class Machine:
+    """What a broker gets of the machine it runs on; tests put something that they can cut in its place."""
+
+    def network(self, loop: asyncio.AbstractEventLoop, config: BrokerConfig) -> Network:
+        return TcpNetwork(
+            loop,
+            send_buffer_bytes=config["socket.send.buffer.bytes"],
+            receive_buffer_bytes=config["socket.receive.buffer.bytes"],
+        )
+
+    def metadata_store(self, config: BrokerConfig, clock: SystemClock) -> MetadataStore:
+        connect = config["zookeeper.connect"]
+        if not connect:
+            return EmbeddedStore(metadata_file(config), config.node_id, clock)
+        from barnabas.coordination.zookeeper import ZooKeeperStore
+
+        try:
+            return ZooKeeperStore(
+                connect,
+                config.node_id,
+                session_timeout_s=config["zookeeper.session.timeout.ms"] / 1000,
+                request_timeout_s=config["zookeeper.connection.timeout.ms"] / 1000,
+                auth=config["barnabas.zookeeper.auth"],
+            )
+        except ValueError as error:
+            raise StartError(str(error)) from error
+
+
+def metadata_file(config: BrokerConfig) -> str:
+    """Where the embedded metadata store is."""
+    return config["barnabas.metadata.file"] or os.path.join(config.log_dirs[0], _METADATA_FILE)
+
+
+def make_broker(config: BrokerConfig, machine: Machine, executor: ThreadExecutor) -> tuple[Broker, MetadataStore]:
+    """A broker on the running loop, and the store that it closes when it stops."""
+    clock = SystemClock()
+    os.makedirs(config.log_dirs[0], exist_ok=True)
+    store = machine.metadata_store(config, clock)
+    broker = Broker(
+        config,
+        disk=RealDisk(),
+        network=machine.network(asyncio.get_running_loop(), config),
+        clock=clock,
+        random=SystemRandom(),
+        executor=executor,
+        store=store,
+        hostname=socket.gethostname(),
+        cleaning=ChildRunner(),
+        boot_id=_boot_id(),
+    )
+    return broker, store
+
+
 def serve(
     config: BrokerConfig,
     on_ready: Callable[[Sequence[str]], None],
@@ -57,6 +111,7 @@ def serve(
     *,
     lifeline: int | None = None,
     log_facts: Mapping[str, object] | None = None,
+    machine: Machine | None = None,
 ) -> None:
     """Run a broker in this process until SIGTERM or SIGINT; StartError if it cannot start.
 
@@ -68,7 +123,7 @@ def serve(
     for warning in config.warnings:
         _log.warning("configuration", warning=warning)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_run(config, clock, on_ready, metrics_port, lifeline))
+        runner.run(_run(config, on_ready, metrics_port, lifeline, machine or Machine()))
 
 
 def _raise_descriptor_limit() -> None:
@@ -91,10 +146,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def _run(
     config: BrokerConfig,
-    clock: SystemClock,
     on_ready: Callable[[Sequence[str]], None],
     metrics_port: int | None,
     lifeline: int | None,
+    machine: Machine,
 ) -> None:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
@@ -109,24 +164,7 @@ async def _run(
         loop.add_reader(lifeline, ended)
     executor = ThreadExecutor(loop)
     try:
-        os.makedirs(config.log_dirs[0], exist_ok=True)
-        store = _metadata_store(config, clock)
-        broker = Broker(
-            config,
-            disk=RealDisk(),
-            network=TcpNetwork(
-                loop,
-                send_buffer_bytes=config["socket.send.buffer.bytes"],
-                receive_buffer_bytes=config["socket.receive.buffer.bytes"],
-            ),
-            clock=clock,
-            random=SystemRandom(),
-            executor=executor,
-            store=store,
-            hostname=socket.gethostname(),
-            cleaning=ChildRunner(),
-            boot_id=_boot_id(),
-        )
+        broker, store = make_broker(config, machine, executor)
         try:
             if not await _is_done_before(stopping, broker.start()):
                 await store.close()
@@ -158,25 +196,6 @@ def _boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""  # not Linux
-
-
-def _metadata_store(config: BrokerConfig, clock: SystemClock) -> MetadataStore:
-    connect = config["zookeeper.connect"]
-    if not connect:
-        path = config["barnabas.metadata.file"] or os.path.join(config.log_dirs[0], _METADATA_FILE)
-        return EmbeddedStore(path, config.node_id, clock)
-    from barnabas.coordination.zookeeper import ZooKeeperStore
-
-    try:
-        return ZooKeeperStore(
-            connect,
-            config.node_id,
-            session_timeout_s=config["zookeeper.session.timeout.ms"] / 1000,
-            request_timeout_s=config["zookeeper.connection.timeout.ms"] / 1000,
-            auth=config["barnabas.zookeeper.auth"],
-        )
-    except ValueError as error:
-        raise StartError(str(error)) from error
 
 
 async def _is_done_before(event: asyncio.Event, work: Coroutine[None, None, None]) -> bool:

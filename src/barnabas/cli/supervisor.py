@@ -1,9 +1,4 @@
-"""Several brokers on one machine: a process each, forked from this one, which starts, watches and stops them.
-
-Forked, they share the memory of everything that is imported by then, and start without importing it again. Each tells
-through a pipe of its own that it serves, or why it cannot. All hold the reading end of one more pipe, on which nothing
-is ever said: when this process dies, however it dies, that pipe ends, and they stop.
-"""
+"""Several brokers on one machine: a process each, forked from this one, which starts, watches and stops them."""
 
 from __future__ import annotations
 
@@ -13,20 +8,16 @@ import os
 import selectors
 import signal
 import socket
-import sys
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
 from barnabas.broker.app import StartError
-from barnabas.broker.process import serve
+from barnabas.broker.siblings import PARENTS_SIGNALS, fork_broker
 from barnabas.core import logs
 from barnabas.core.broker_config import BrokerConfig
 
 _log = logs.get_logger(__name__)
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _IN_ORDER_S = 0.8  # how long the brokers that still run wait for one that hands over to them
 _STOP_PATIENCE_S = 10.0
 _RESTART_PAUSE_S = 1.0
@@ -63,7 +54,7 @@ class Supervisor:
     def run(self, on_ready: Callable[[Sequence[str], Sequence[int]], None]) -> None:
         """Serve until SIGTERM or SIGINT; StartError if a broker cannot start, or if none is left."""
         signal.set_wakeup_fd(self._wakeup[1].fileno(), warn_on_full_buffer=False)
-        handlers = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
+        handlers = {number: signal.signal(number, lambda *_: None) for number in PARENTS_SIGNALS}
         gc.collect()
         gc.freeze()
         try:
@@ -103,15 +94,7 @@ class Supervisor:
     def _start(self, child: Child) -> None:
         config = child.configure(child.addresses)
         child.start_at = 0.0
-        reading, writing = os.pipe()
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until the child no longer has our handlers
-        pid = os.fork()
-        if pid == 0:
-            for ours in (self._lifeline[1], reading):
-                os.close(ours)
-            _be_broker(config, child.number, writing, self._lifeline[0])
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        os.close(writing)
+        pid, reading = fork_broker(config, child.number, self._lifeline)
         child.pid, child.pipe, child.told = pid, reading, b""
         self._selector.register(reading, selectors.EVENT_READ, child)
 
@@ -183,36 +166,3 @@ def _ended(pid: int) -> int | None:
 
 def _told(status: int) -> str:
     return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with exit code {status}"
-
-
-def _be_broker(config: BrokerConfig, number: int, pipe: int, lifeline: int) -> NoReturn:
-    """The life of a child: it never returns to what its parent was doing."""
-    status = 1
-    try:
-        signal.set_wakeup_fd(-1)
-        for each in _SIGNALS:
-            signal.signal(each, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        os.setpgid(0, 0)  # Ctrl-C is for the parent alone, which stops its children in order
-
-        def tell(**facts: object) -> None:
-            os.write(pipe, json.dumps(facts).encode())
-            os.close(pipe)
-
-        try:
-            serve(
-                config,
-                lambda addresses: tell(addresses=list(addresses)),
-                config["barnabas.metrics.port"],
-                lifeline=lifeline,
-                log_facts={"broker": number},
-            )
-            status = 0
-        except StartError as error:
-            tell(error=str(error))
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from barnabas.broker.siblings import OWN_KEYS, broker_dir, shared_settings
 from barnabas.cli.options import OutputOption, SettingsOption
 from barnabas.cli.output import Output, fail, show
 from barnabas.cli.serving import serve_broker
@@ -23,8 +24,6 @@ DEFAULT_DATA_DIR = "barnabas-data"
 _DEFAULT_HOST = "127.0.0.1"
 _DEFAULT_PORT = 9092
 _MAX_BROKERS = 100
-_OWN_KEYS = ("node.id", "broker.id", "log.dirs", "log.dir", "listeners", "advertised.listeners")
-"""What no two brokers can share."""
 
 
 class LogFormat(StrEnum):
@@ -84,7 +83,7 @@ def up(
     if metrics_port is not None:
         chosen.append(f"barnabas.metrics.port={metrics_port}")
     directory = (data_dir or Path(DEFAULT_DATA_DIR)).absolute()
-    if _broker_dir(directory, 1).exists():
+    if broker_dir(directory, 1).exists():
         fail(f"{directory} holds a cluster of several brokers; start it with --brokers, or use another directory")
     # A broker that is alone has no others to wait for, as in Kafka's own sample for one.
     defaults = f"log.dir={Path(DEFAULT_DATA_DIR).absolute()}\ngroup.initial.rebalance.delay.ms=0\n"
@@ -106,15 +105,15 @@ def _up_several(
     from barnabas.core import logs
     from barnabas.core.clock import SystemClock
 
-    if own := [key for setting in settings if (key := setting.partition("=")[0].strip()) in _OWN_KEYS]:
+    if own := [key for setting in settings if (key := setting.partition("=")[0].strip()) in OWN_KEYS]:
         fail(f"--set {own[0]} is for one broker; with --brokers use --data-dir, --host and --port")
     if (place / "meta.properties").exists():
         fail(f"{place} holds the data of a broker that is alone; use another directory")
 
-    defaults = "".join(f"{key}={value}\n" for key, value in _defaults(place, count).items()).encode()
+    defaults = "".join(f"{key}={value}\n" for key, value in shared_settings(place, count).items()).encode()
 
     def broker(number: int) -> Callable[[Sequence[str]], BrokerConfig]:
-        own = [f"node.id={number}", f"log.dirs={_broker_dir(place, number)}"]
+        own = [f"node.id={number}", f"log.dirs={broker_dir(place, number)}"]
         if metrics_port is not None:
             own.append(f"barnabas.metrics.port={metrics_port and metrics_port + number - 1}")
 
@@ -134,14 +133,14 @@ def _up_several(
         fail(str(error))
     logs.configure(config["barnabas.log.level"], config["barnabas.log.format"], SystemClock())
     place.mkdir(parents=True, exist_ok=True)
-    if _broker_dir(place, count + 1).exists():
+    if broker_dir(place, count + 1).exists():
         logs.get_logger(__name__).warning("not all brokers of this directory are started", data_dir=str(place))
 
     def on_ready(addresses: Sequence[str], pids: Sequence[int]) -> None:
         ready = {
             "event": "ready",
             "addresses": list(addresses),
-            "log_dirs": [str(_broker_dir(place, number)) for number in range(1, count + 1)],
+            "log_dirs": [str(broker_dir(place, number)) for number in range(1, count + 1)],
             "pid": os.getpid(),
             "broker_pids": list(pids),
         }
@@ -151,25 +150,6 @@ def _up_several(
         Supervisor(members, restart=restart).run(on_ready)
     except StartError as error:
         fail(str(error))
-
-
-def _defaults(place: Path, count: int) -> dict[str, object]:
-    """Topics have as many replicas as there are brokers, three at the most; of three, two have to have every record."""
-    replicas = min(count, 3)
-    in_sync = max(1, replicas - 1)
-    return {
-        "barnabas.metadata.file": place / "metadata.sqlite",
-        "group.initial.rebalance.delay.ms": 0,
-        "default.replication.factor": replicas,
-        "min.insync.replicas": in_sync,
-        "offsets.topic.replication.factor": replicas,
-        "transaction.state.log.replication.factor": replicas,
-        "transaction.state.log.min.isr": in_sync,
-    }
-
-
-def _broker_dir(place: Path, number: int) -> Path:
-    return place / f"broker-{number}"
 
 
 def _listener(host: str, port: int) -> str:
