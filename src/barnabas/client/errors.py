@@ -9,14 +9,15 @@ from __future__ import annotations
 import socket
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.net.channel import ChannelClosed
+from barnabas.net.channel import ChannelClosed, ClosedUnheard, NotKafka
 
 
 class CannotReach(KafkaError):
-    """A broker that did not take the connection, or dropped it."""
+    """A broker that did not take the connection, or dropped it; a port that speaks another protocol stays wrong."""
 
     def __init__(self, where: str, cause: Exception) -> None:
-        super().__init__(ErrorCode.NETWORK_EXCEPTION, f"cannot reach {where}: {_explain(cause)}")
+        code = ErrorCode.BROKER_NOT_AVAILABLE if isinstance(cause, NotKafka) else ErrorCode.NETWORK_EXCEPTION
+        super().__init__(code, f"cannot reach {where}: {_explain(cause)}")
 
 
 class NoAnswer(KafkaError):
@@ -62,6 +63,10 @@ def _explain(cause: Exception) -> str:
         return "no answer in time; is a firewall in the way, or another protocol on that port?"
     if isinstance(cause, socket.gaierror):
         return "the host name is not known; is it spelt right?"
+    if isinstance(cause, NotKafka):
+        return f"{cause}; is the port right?"
+    if isinstance(cause, ClosedUnheard):
+        return f"{cause}; does that port expect TLS, or is the broker stopping?"
     if isinstance(cause, ChannelClosed):
-        return f"{cause}; is it a Kafka listener without TLS?"
+        return f"{cause}; is it still running?"
     return f"{cause.strerror or cause}" if isinstance(cause, OSError) else str(cause)

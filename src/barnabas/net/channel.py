@@ -24,10 +24,19 @@ _LENGTH = struct.Struct(">i")
 _ERROR = struct.Struct(">h")
 _SCRATCH_BYTES = 64 * 1024
 _MAX_REPLY_BYTES = 2**31 - 1
+_OTHER_PROTOCOLS = {b"HTTP": "HTTP", b"\x15\x03": "TLS", b"\x16\x03": "TLS", b"SSH-": "SSH"}
 
 
 class ChannelClosed(ConnectionError):
     """The connection ended before the reply came; whether the request was carried out is not known."""
+
+
+class ClosedUnheard(ChannelClosed):
+    """The connection ended before the first reply, as it does where TLS is expected."""
+
+
+class NotKafka(ChannelClosed):
+    """The peer answered in another protocol."""
 
 
 class UnsupportedByPeer(Exception):
@@ -167,19 +176,31 @@ class Channel:
         except BlockingIOError:
             return False
         except OSError as error:
-            self._fail(ChannelClosed(f"the connection to {self.address} broke: {error}"))
+            self._fail(self._ended(f"the connection to {self.address} broke: {error}"))
             return False
         if not count:
-            self._fail(ChannelClosed(f"{self.address} closed the connection"))
+            self._fail(self._ended(f"{self.address} closed the connection"))
             return False
         in_scratch = not self._splitter.held_bytes
+        if in_scratch and not self.versions and (other := self._other_protocol()):
+            self._fail(NotKafka(f"{self.address} speaks {other}, not Kafka's protocol"))
+            return False
         try:
             for frame in self._splitter.received(count):
                 self._reply(memoryview(bytes(frame)) if in_scratch else frame)
         except (FrameError, DecodeError) as error:
-            self._fail(ChannelClosed(f"{self.address} does not speak Kafka's protocol: {error}"))
+            kind = ChannelClosed if self.versions else NotKafka
+            self._fail(kind(f"{self.address} does not speak Kafka's protocol: {error}"))
             return False
         return True
+
+    def _ended(self, how: str) -> ChannelClosed:
+        return ChannelClosed(how) if self.versions else ClosedUnheard(f"{how} before its first answer")
+
+    def _other_protocol(self) -> str:
+        """What the first bytes look like; Kafka's begin with a length that would be far beyond any first answer."""
+        first = bytes(self._splitter.writable()[:4])
+        return next((name for start, name in _OTHER_PROTOCOLS.items() if first.startswith(start)), "")
 
     def _reply(self, frame: memoryview) -> None:
         if len(frame) < 6:

@@ -77,24 +77,37 @@ def test_nobody_listening_is_told_with_the_address_and_a_question() -> None:
     assert error.code.retriable
 
 
-def test_a_port_that_speaks_http_is_told_from_a_broker() -> None:
-    async def http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+@pytest.mark.parametrize(
+    ("answer", "protocol"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", "HTTP"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "TLS"),
+        (b"SSH-2.0-OpenSSH_9.2p1\r\n", "SSH"),
+    ],
+)
+def test_another_protocol_is_named_at_once_and_is_not_worth_a_retry(answer: bytes, protocol: str) -> None:
+    async def other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
-        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-        await writer.drain()
+        writer.write(answer)
+        await reader.read()  # it would wait for more
         writer.close()
 
-    address, error = fail_on(http)
-    assert f"cannot reach broker at {address}" in str(error)
-    assert "is it a Kafka listener" in str(error)
+    address, error = fail_on(other)
+    expected = (
+        f"cannot reach broker at {address}: {address} speaks {protocol}, not Kafka's protocol; is the port right?"
+    )
+    assert str(error) == expected
+    assert not error.retriable
 
 
-def test_a_port_that_closes_at_once_is_told() -> None:
+def test_a_port_that_closes_before_its_first_answer_may_want_tls() -> None:
     async def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
     address, error = fail_on(close)
     assert f"cannot reach broker at {address}" in str(error)
+    assert "before its first answer; does that port expect TLS, or is the broker stopping?" in str(error)
+    assert error.retriable
 
 
 def test_a_port_that_never_answers_is_given_up_in_time() -> None:
