@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -43,7 +44,8 @@ class Client:
     ) -> None:
         self.clock = clock
         self.random = random
-        self.connections = Connections(network, client_id, connect_timeout_ms, request_timeout_ms)
+        self._new_connections = partial(Connections, network, client_id, connect_timeout_ms, request_timeout_ms)
+        self.connections = self._new_connections()
         self.metadata = Metadata(self.connections, parse_addresses(bootstrap), random)
         self.retry_timeout_ms = retry_timeout_ms
 
@@ -60,6 +62,10 @@ class Client:
 
     async def close(self) -> None:
         await self.connections.close()
+
+    def separate_connections(self) -> Connections:
+        """For requests that wait at a broker for long: whatever follows them on the same connection waits too."""
+        return self._new_connections()
 
     async def ask_controller(self, message: Any) -> Any:
         """Send to the controller; a cluster that does not name one forwards from any broker."""
