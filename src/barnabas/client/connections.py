@@ -104,6 +104,12 @@ class Connections:
         if not task.cancelled() and task.exception() is None:
             self._channels[address] = task.result()
 
+    def drop(self, address: Address) -> None:
+        """Give up what is under way at an address; the next request opens a new connection."""
+        channel = self._channels.pop(address, None)
+        if channel is not None:
+            channel.close()
+
     async def close(self) -> None:
         opening = list(self._opening.values())
         for task in opening:
