@@ -17,9 +17,10 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from barnabas.records import codec, column_codec, engine
+from barnabas.records import codec, column_codec, engine, row_codec
 from barnabas.records.builder import BatchBuilder
-from barnabas.records.columns import Column, batch_of_columns, decode_columns
+from barnabas.records.column_batches import Rows
+from barnabas.records.columns import Column, Columns, decode_columns
 from barnabas.records.reader import read_records
 
 RECORD_BYTES = 100
@@ -61,7 +62,7 @@ def measure(batch_bytes: int, bars: Mapping[str, float]) -> dict[str, float]:
         "columns, all": rate(lambda: decode_columns(fetched), rows, bars.get("columns, all", 0)),
         "columns, value": rate(lambda: decode_columns(fetched, Column.VALUE), rows),
         "encode objects": rate(lambda: _encode(values), each),
-        "encode columns": rate(lambda: batch_of_columns(None, columns.value, timestamps, 0, each), each),
+        "encode columns": rate(lambda: _encode_columns(columns, timestamps, batch_bytes), rows),
     }
 
 
@@ -69,6 +70,14 @@ def _encode(values: list[bytes]) -> bytearray:
     builder = BatchBuilder()
     builder.extend(values, timestamp_ms=1_700_000_000_000)
     return builder.build()
+
+
+def _encode_columns(columns: Columns, timestamps: memoryview, batch_bytes: int) -> None:
+    rows = Rows(None, columns.value, timestamps)
+    done = 0
+    while done < rows.count:
+        batch, done = rows.cut(None, done, rows.count, batch_bytes)
+        batch.build()
 
 
 def main() -> int:
@@ -89,10 +98,10 @@ def main() -> int:
     figures: list[dict[str, object]] = []
     low: list[str] = []
     for batch_bytes in (16 << 10, BAR_BATCH):
-        engine.codec, engine.column_codec = choice.codec, choice.column_codec
+        engine.codec, engine.column_codec, engine.row_codec = choice.codec, choice.column_codec, choice.row_codec
         bars = BARS if batch_bytes == BAR_BATCH else {}
         compiled = measure(batch_bytes, bars)
-        engine.codec, engine.column_codec = codec, column_codec
+        engine.codec, engine.column_codec, engine.row_codec = codec, column_codec, row_codec
         plain = measure(batch_bytes, {})
         for work, fast in compiled.items():
             slow = plain[work]

@@ -1,4 +1,4 @@
-"""The loops over single records that fill and read columns, laid out as Arrow lays them out.
+"""The loops over single records that fill columns, laid out as Arrow lays them out.
 
 A sink grows as rows come in; what it has reserved but not yet filled may be anything. The same rules hold as in
 `codec`, with which this is compiled.
@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from barnabas.records import uncompiled as cython
 from barnabas.records.batch import BatchHeader
-from barnabas.records.codec import LARGEST, Cursor, put_varint, read_varint, varint_size
+from barnabas.records.codec import LARGEST, Cursor, read_varint
 from barnabas.records.uncompiled import (
     Bytes,
-    Int32s,
     Int64s,
     MutableBytes,
     MutableInt32s,
@@ -241,103 +240,3 @@ def narrow(wide: Int64s, count: int) -> bytearray:
     for index in range(count):
         view[index] = wide[index]
     return result
-
-
-@cython.final
-@cython.cclass
-class BinarySource:
-    """A column of byte strings to be encoded, its bounds checked; one without ends is null in every row, and one
-    without bits is null in none."""
-
-    data: Bytes
-    ends: Int32s
-    bits: Bytes
-    absent: cython.bint
-    all_valid: cython.bint
-
-    def __init__(
-        self, data: Bytes, ends: Int32s, bits: Bytes, first: cython.Py_ssize_t, last: cython.Py_ssize_t
-    ) -> None:
-        row: cython.Py_ssize_t
-        self.data, self.ends, self.bits = data, ends, bits
-        self.absent = len(ends) == 0
-        self.all_valid = len(bits) == 0
-        if self.absent:
-            return
-        if first < 0 or last >= len(ends) or (not self.all_valid and last > 8 * len(bits)):
-            raise ValueError(f"rows {first} to {last} are not within a column of {len(ends) - 1}")
-        if self.ends[first] < 0 or self.ends[last] > len(data):
-            raise ValueError(f"bytes {self.ends[first]} to {self.ends[last]} are not within {len(data)}")
-        for row in range(first, last):
-            if self.ends[row] > self.ends[row + 1]:
-                raise ValueError(f"row {row} ends before it begins")
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(check=False)
-    def length(self, row: cython.Py_ssize_t) -> cython.longlong:
-        if self.absent or not (self.all_valid or self.bits[row >> 3] >> (row & 7) & 1):
-            return -1
-        return self.ends[row + 1] - self.ends[row]
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(-1)
-    def put(
-        self, p: cython.p_uchar, position: cython.Py_ssize_t, row: cython.Py_ssize_t, length: cython.longlong
-    ) -> cython.Py_ssize_t:
-        start: cython.Py_ssize_t
-        position = put_varint(p, position, length)
-        if length <= 0:
-            return position
-        start = self.ends[row]
-        if cython.compiled:
-            memcpy(cython.address(p[position]), cython.address(self.data[start]), length)
-        else:
-            p[position : position + length] = self.data[start : start + length]
-        return position + length
-
-
-def encode_columns(
-    key: BinarySource, value: BinarySource, timestamps: Int64s, first: int, last: int, room: int
-) -> bytearray:
-    """The section of the rows from `first` up to `last`, without headers, after so many bytes of room."""
-    row: cython.Py_ssize_t
-    key_length: cython.longlong
-    value_length: cython.longlong
-    size: cython.Py_ssize_t
-    position: cython.Py_ssize_t = room
-    begin: cython.Py_ssize_t = first
-    end: cython.Py_ssize_t = last
-    if not 0 <= first < last <= len(timestamps):
-        raise ValueError(f"rows {first} to {last} are not within {len(timestamps)} timestamps")
-    base: cython.longlong = timestamps[begin]
-    target: bytearray = bytearray()
-    p: cython.p_uchar = target
-    for writing in (False, True):
-        position = room
-        for row in range(begin, end):
-            key_length, value_length = key.length(row), value.length(row)
-            size = 2 + varint_size(timestamps[row] - base) + varint_size(row - begin)
-            size += varint_size(key_length) + varint_size(value_length)
-            if key_length > 0:
-                size += key_length
-            if value_length > 0:
-                size += value_length
-            if not writing:
-                if timestamps[row] < -1 or timestamps[row] > LARGEST:
-                    raise ValueError(f"timestamp {timestamps[row]} of row {row} is out of range")
-                position += varint_size(size) + size
-                continue
-            position = put_varint(p, position, size)
-            p[position] = 0
-            position = put_varint(p, position + 1, timestamps[row] - base)
-            position = put_varint(p, position, row - begin)
-            position = key.put(p, position, row, key_length)
-            position = value.put(p, position, row, value_length)
-            p[position] = 0
-            position += 1
-        if not writing:
-            target = bytearray(position)
-            p = target
-    return target

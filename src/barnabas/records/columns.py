@@ -1,7 +1,8 @@
-"""Records as columns: from batches into Arrow's buffers and back, without an object per record.
+"""Records as columns: from batches into Arrow's buffers, without an object per record.
 
-The buffers follow Arrow's layout (bits of validity, ends of rows, data), so `to_arrow` wraps them without a copy, and
-any other reader of that layout can use them without pyarrow. Timestamps stay the milliseconds that the records carry.
+The buffers follow Arrow's layout (bits of validity, ends of rows, data), so `to_arrow` and `from_arrow` wrap them
+without a copy, and any other reader of that layout can use them without pyarrow. Timestamps stay the milliseconds that
+the records carry. The way back, into batches, is `column_batches`.
 """
 
 from __future__ import annotations
@@ -9,23 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Flag, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from barnabas.records import engine
-from barnabas.records.batch import (
-    HEADER_SIZE,
-    MAGIC,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    TRANSACTIONAL,
-    BatchHeader,
-    headers,
-    verify,
-)
-from barnabas.records.builder import seal
+from barnabas.records.batch import BatchHeader, headers, verify
 from barnabas.records.codec import LARGEST
-from barnabas.records.compression import DEFAULT_LIMIT_BYTES, Compression
+from barnabas.records.compression import DEFAULT_LIMIT_BYTES
 from barnabas.records.reader import section_of
 
 if TYPE_CHECKING:
@@ -45,12 +35,16 @@ class Column(Flag):
 
 @dataclass(frozen=True, slots=True)
 class BinaryColumn:
-    """Row i is `data[ends[i]:ends[i + 1]]`; it is null where bit i of `validity` is 0. No validity: nothing is null."""
+    """Row i is `data[ends[i]:ends[i + 1]]`; it is null where bit `first_bit + i` of `validity` is 0.
+
+    No validity: nothing is null.
+    """
 
     data: memoryview
     ends: memoryview  # format "i", or "q" where the data exceed 2 GiB
     validity: memoryview | None
     null_count: int
+    first_bit: int = 0  # a slice shares the bits of the whole
 
     def __len__(self) -> int:
         return len(self.ends) - 1
@@ -66,6 +60,24 @@ class BinaryColumn:
             pyarrow.py_buffer(self.data),
         ]
         return pyarrow.Array.from_buffers(kind, len(self), buffers, self.null_count)
+
+    @classmethod
+    def from_arrow(cls, array: pyarrow.Array) -> BinaryColumn:
+        """The column of an array of bytes or text, or of a slice of one, on the same memory where Arrow has it so."""
+        import pyarrow
+
+        kinds = pyarrow.types
+        is_wide = kinds.is_large_binary(array.type) or kinds.is_large_string(array.type)
+        if not is_wide and not kinds.is_binary(array.type) and not kinds.is_string(array.type):
+            array = array.cast(pyarrow.binary())  # of fixed size, or a view
+        validity, ends, data = array.buffers()
+        return cls(
+            data=_arrow_bytes(data),
+            ends=_arrow_ends(ends, "q" if is_wide else "i", array),
+            validity=_arrow_bytes(validity) if array.null_count else None,
+            null_count=array.null_count,
+            first_bit=array.offset,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +97,15 @@ class HeadersColumn:
         kind = pyarrow.list_(pyarrow.field("element", pairs.type, nullable=False))
         ends = pyarrow.py_buffer(self.ends)
         return pyarrow.Array.from_buffers(kind, len(self.ends) - 1, [None, ends], 0, children=[pairs])
+
+    @classmethod
+    def from_arrow(cls, array: pyarrow.Array) -> HeadersColumn:
+        """The column of an array of lists of pairs (key, value), or of maps; a null list is an empty one."""
+        if array.null_count:
+            array = array.fill_null([])
+        key, value = array.values.flatten()
+        ends = _arrow_ends(array.buffers()[1], "i", array)
+        return cls(ends, BinaryColumn.from_arrow(key), BinaryColumn.from_arrow(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,40 +214,15 @@ def decode_columns(
     return reader.finish()
 
 
-def batch_of_columns(
-    key: BinaryColumn | None,
-    value: BinaryColumn | None,
-    timestamps_ms: memoryview,
-    first: int,
-    last: int,
-    compression: Compression = Compression.NONE,
-    *,
-    level: int | None = None,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = NO_SEQUENCE,
-    transactional: bool = False,
-) -> bytearray:
-    """A batch of the rows from `first` up to `last`, without headers; a column that is None is null in every row."""
-    codec = engine.column_codec
-    sources = [codec.BinarySource(*_buffers(column), first, last) for column in (key, value)]
-    batch = codec.encode_columns(*sources, timestamps_ms, first, last, HEADER_SIZE)
-    header = BatchHeader(
-        base_offset=0,
-        batch_length=0,
-        partition_leader_epoch=-1,
-        magic=MAGIC,
-        crc=0,
-        attributes=transactional * TRANSACTIONAL,
-        last_offset_delta=last - first - 1,
-        base_timestamp=timestamps_ms[first],
-        max_timestamp=max(timestamps_ms[first:last]),
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        record_count=last - first,
-    )
-    return seal(batch, header, compression, level)
+def _arrow_bytes(buffer: pyarrow.Buffer | None) -> memoryview:
+    """Arrow lets an empty array go without."""
+    return memoryview(b"" if buffer is None else buffer).cast("B")
+
+
+def _arrow_ends(buffer: pyarrow.Buffer | None, number: Literal["i", "q"], array: pyarrow.Array) -> memoryview:
+    """Where the rows of an array, which may be a slice of what its buffers hold, begin and end."""
+    ends = _arrow_bytes(buffer)
+    return (ends if ends.nbytes else memoryview(bytes(8))).cast(number)[array.offset : array.offset + len(array) + 1]
 
 
 def _new_sink(wanted: Column) -> Any:
@@ -275,12 +271,3 @@ def _valid_text(column: BinaryColumn) -> BinaryColumn:
     for row, (start, end) in enumerate(zip(column.ends, column.ends[1:])):
         sink.append(row, bytes(column.data[start:end]).decode("utf-8", "replace").encode())
     return _binary(sink, len(column))
-
-
-def _buffers(column: BinaryColumn | None) -> tuple[memoryview, memoryview, memoryview]:
-    nothing = memoryview(b"")
-    if column is None:
-        return nothing, nothing.cast("i"), nothing
-    if column.ends.format != "i":
-        raise ValueError("a batch takes columns of at most 2 GiB; slice and compact this one first")
-    return column.data, column.ends, nothing if column.validity is None else column.validity

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import random
 import sys
-from array import array
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from barnabas.records import columns
 from barnabas.records.batch import CorruptBatch, write_crc
 from barnabas.records.builder import BatchBuilder
-from barnabas.records.columns import BinaryColumn, Column, ColumnReader, batch_of_columns, decode_columns
+from barnabas.records.columns import Column, ColumnReader, decode_columns
 from barnabas.records.compression import Compression, DecompressedTooLarge
 from barnabas.records.reader import read_records, records_of
 from barnabas.records.record import Record
@@ -139,57 +138,6 @@ def test_more_than_two_gibibytes_take_wide_ends(monkeypatch: pytest.MonkeyPatch)
     assert found.value is not None
     assert found.value.to_arrow().type == pyarrow.large_binary()
     assert rows_of(found) == list(read_records(data))
-    with pytest.raises(ValueError, match="at most 2 GiB"):
-        batch_of_columns(None, found.value, memoryview(array("q", [0])), 0, 1)
-
-
-@pytest.mark.parametrize("compression", Compression)
-def test_a_batch_of_columns_is_the_batch_of_its_records(compression: Compression) -> None:
-    data = memoryview(fetched())
-    found = decode_columns(data)
-    assert found.timestamp_ms is not None
-    records = [record._replace(headers=()) for record in read_records(data)]
-    first, last = 9, len(records) - 3
-    builder = BatchBuilder(compression, producer_id=1, producer_epoch=2, base_sequence=3, transactional=True)
-    for record in records[first:last]:
-        builder.append(record.key, record.value, (), record.timestamp_ms)
-    batch = batch_of_columns(
-        found.key,
-        found.value,
-        found.timestamp_ms,
-        first,
-        last,
-        compression,
-        producer_id=1,
-        producer_epoch=2,
-        base_sequence=3,
-        transactional=True,
-    )
-    assert batch == builder.build()
-    keyless = records_of(memoryview(batch_of_columns(None, found.value, found.timestamp_ms, first, last)))
-    assert [(record.key, record.value) for record in keyless] == [(None, r.value) for r in records[first:last]]
-
-
-@pytest.mark.parametrize(
-    ("ends", "first", "last", "complaint"),
-    [
-        ([0, 5, 3], 0, 2, "row 1 ends before it begins"),
-        ([0, 5, 11], 0, 2, "not within 10"),
-        ([-1, 5, 10], 0, 2, "not within 10"),
-        ([0, 5, 10], 0, 3, "not within a column of 2"),
-        ([0, 5, 10], -1, 2, "not within a column of 2"),
-        ([0, 5, 10], 1, 1, "not within 3 timestamps"),
-    ],
-)
-def test_columns_with_wrong_bounds_are_refused(ends: list[int], first: int, last: int, complaint: str) -> None:
-    column = BinaryColumn(memoryview(b"0123456789"), memoryview(array("i", ends)), None, 0)
-    with pytest.raises(ValueError, match=complaint):
-        batch_of_columns(None, column, memoryview(array("q", [1, 2, 3])), first, last)
-
-
-def test_timestamps_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match="timestamp -2 of row 1"):
-        batch_of_columns(None, None, memoryview(array("q", [1, -2])), 0, 2)
 
 
 def test_arrow_is_asked_for_only_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
