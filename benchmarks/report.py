@@ -1,7 +1,8 @@
 """What was measured, what it has to reach, and how it is told: on the terminal and in a JSON file.
 
-Two brokers are measured in turn in every round. A ratio is Barnabas's figure over Kafka's in the same round, and the
-one that counts is the median over the rounds: a machine that slows down for a while spoils one round, not the verdict.
+Barnabas and a peer are measured in turn in every round. A ratio is Barnabas's figure over the peer's in the same round,
+and the one that counts is the median over the rounds: a machine that slows down for a while spoils one round, not the
+verdict.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rich.table import Table
 BARNABAS, KAFKA = "Barnabas", "Apache Kafka"
 
 Round = Mapping[str, Mapping[str, float]]
-"""For each broker, its figures by their names, and `format`: the seconds that its storage took to prepare."""
+"""For each side its figures by their names; Kafka's broker has `format` too: the seconds to prepare its storage."""
 
 
 class Figure(NamedTuple):
@@ -42,7 +43,7 @@ class Line(NamedTuple):
 
     figure: Figure
     barnabas: float
-    kafka: float
+    peer: float
     ratio: float
 
     @property
@@ -53,30 +54,38 @@ class Line(NamedTuple):
         return "ok" if (self.ratio >= goal if self.figure.more_is_better else self.ratio <= goal) else "short"
 
 
-def lines(figures: Sequence[Figure], rounds: Sequence[Round]) -> list[Line]:
+def lines(figures: Sequence[Figure], rounds: Sequence[Round], peer: str) -> list[Line]:
     return [
         Line(
             figure,
             median(measured[BARNABAS][figure.name] for measured in rounds),
-            median(measured[KAFKA][figure.name] for measured in rounds),
-            median(measured[BARNABAS][figure.name] / measured[KAFKA][figure.name] for measured in rounds),
+            median(measured[peer][figure.name] for measured in rounds),
+            median(measured[BARNABAS][figure.name] / measured[peer][figure.name] for measured in rounds),
         )
         for figure in figures
     ]
 
 
-def show(figures: Sequence[Figure], rounds: Sequence[Round], machine: Mapping[str, str], work: str) -> None:
-    table = Table(title=f"Barnabas and Apache Kafka, {work} work, rounds: {len(rounds)}", title_justify="left")
+def show(
+    figures: Sequence[Figure],
+    rounds: Sequence[Round],
+    machine: Mapping[str, str],
+    work: str,
+    *,
+    title: str = "Barnabas and Apache Kafka",
+    peer: str = KAFKA,
+) -> None:
+    table = Table(title=f"{title}, {work} work, rounds: {len(rounds)}", title_justify="left")
     table.add_column("work")
-    for heading in (BARNABAS, KAFKA, "unit", "ratio", "goal", ""):
+    for heading in (BARNABAS, peer, "unit", "ratio", "goal", ""):
         table.add_column(heading, justify="left" if heading == "unit" else "right")
-    for line in lines(figures, rounds):
+    for line in lines(figures, rounds, peer):
         figure = line.figure
         goal = "" if figure.goal is None else f"{'>=' if figure.more_is_better else '<='} {figure.goal:g}x"
         table.add_row(
             figure.title,
             _number(line.barnabas),
-            _number(line.kafka),
+            _number(line.peer),
             figure.unit,
             f"{line.ratio:.2f}x",
             goal,
@@ -84,9 +93,9 @@ def show(figures: Sequence[Figure], rounds: Sequence[Round], machine: Mapping[st
         )
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(table)
-    console.print(
-        f"Kafka also takes {median(measured[KAFKA]['format'] for measured in rounds):.1f} s to format its storage once."
-    )
+    if peer == KAFKA:
+        seconds = median(measured[KAFKA]["format"] for measured in rounds)
+        console.print(f"Kafka also takes {seconds:.1f} s to format its storage once.")
     console.print(", ".join(f"{name} {value}" for name, value in machine.items()), highlight=False)
 
 
@@ -97,6 +106,8 @@ def save(
     machine: Mapping[str, str],
     work: str,
     directory: Path,
+    *,
+    peer: str = KAFKA,
 ) -> Path:
     directory.mkdir(exist_ok=True)
     now = datetime.now(UTC)
@@ -105,12 +116,12 @@ def save(
         line.figure.name: {
             "unit": line.figure.unit,
             "barnabas": line.barnabas,
-            "kafka": line.kafka,
+            "peer": line.peer,
             "ratio": line.ratio,
             "goal": line.figure.goal,
             "verdict": line.verdict,
         }
-        for line in lines(figures, rounds)
+        for line in lines(figures, rounds, peer)
     }
     content = {"time": now.isoformat(), "work": work, "machine": machine, "summary": summary, "rounds": rounds}
     path.write_text(json.dumps(content, indent=2) + "\n")
