@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from barnabas.client.client import Client
-from barnabas.client.errors import refused
-from barnabas.client.metadata import BrokerInfo, TopicPartition, by_topic
+from barnabas.client.metadata import TopicPartition, by_topic
 from barnabas.client.offsets import Absolute, Beginning, End, Last, OffsetSpec
-from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.client.outcomes import refusal, settled
+from barnabas.client.routes import LEADERS, ask
+from barnabas.core.errors import KafkaError
 from barnabas.wire.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 LATEST = -1
@@ -39,8 +40,8 @@ async def list_offsets(
 ) -> dict[TopicPartition, FoundOffset]:
     """Per partition the first offset at or after a time, or LATEST, EARLIEST or MAX_TIMESTAMP."""
 
-    async def ask(leader: BrokerInfo, led: list[TopicPartition]) -> dict[TopicPartition, FoundOffset | KafkaError]:
-        request = ListOffsetsRequest(
+    def request(led: list[TopicPartition]) -> ListOffsetsRequest:
+        return ListOffsetsRequest(
             replica_id=-1,
             isolation_level=isolation,
             topics=[
@@ -58,18 +59,17 @@ async def list_offsets(
                 for topic, indexes in by_topic(led).items()
             ],
         )
-        response = await client.ask(leader, request)
-        answers: dict[TopicPartition, FoundOffset | KafkaError] = {}
-        for topic in response.topics:
-            for found in topic.partitions:
-                partition = TopicPartition(topic.name, found.partition_index)
-                if found.error_code == ErrorCode.NONE:
-                    answers[partition] = FoundOffset(found.offset, found.timestamp)
-                else:
-                    answers[partition] = refused(found.error_code, f"offsets of {partition}")
-        return answers
 
-    return await client.ask_leaders(timestamps_ms, ask)
+    return settled(await ask(client, LEADERS, timestamps_ms, request, _read))
+
+
+def _read(response: Any) -> dict[TopicPartition, FoundOffset | KafkaError]:
+    return {
+        partition: refusal(found.error_code, f"offsets of {partition}") or FoundOffset(found.offset, found.timestamp)
+        for topic in response.topics
+        for found in topic.partitions
+        for partition in (TopicPartition(topic.name, found.partition_index),)
+    }
 
 
 async def resolve_offsets(
