@@ -10,15 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from barnabas.client.admin.admin import Admin
     from barnabas.client.consumer import Consumer
     from barnabas.client.metadata import TopicPartition
     from barnabas.client.producer import Producer
     from barnabas.core.errors import KafkaError
 
 __version__ = "0.1.0"
-__all__ = ["Consumer", "KafkaError", "Producer", "TopicPartition", "__version__"]
+__all__ = ["Admin", "Consumer", "KafkaError", "Producer", "TopicPartition", "__version__"]
 
 _HOMES = {
+    "Admin": "barnabas.client.admin.admin",
     "Consumer": "barnabas.client.consumer",
     "KafkaError": "barnabas.core.errors",
     "Producer": "barnabas.client.producer",
