@@ -76,8 +76,7 @@ def _encode_columns(columns: Columns, timestamps: memoryview, batch_bytes: int) 
     rows = Rows(None, columns.value, timestamps)
     done = 0
     while done < rows.count:
-        batch, done = rows.cut(None, done, rows.count, batch_bytes)
-        batch.build()
+        _, done = rows.cut(None, done, rows.count, batch_bytes)
 
 
 def main() -> int:

@@ -1,12 +1,8 @@
-"""Columns into record batches, without an object per record.
-
-`Rows` is a table whose rows are about to become records. It cuts batches out of itself; each of them is encoded at once
-and sealed when it is sent, so that the producer's id, epoch and sequence may be set as late as that.
-"""
+"""Columns into record batches, without an object per record."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.records import engine
 from barnabas.records.batch import (
@@ -30,62 +26,10 @@ _NO_INT32 = _NOTHING.cast("i")
 _NO_INT64 = _NOTHING.cast("q")
 
 
-class ColumnBatch:
-    """A batch whose records are encoded already. `build` may be called again, say with another sequence."""
-
-    __slots__ = (
-        "_records",
-        "_room_and_records",
-        "base_sequence",
-        "base_timestamp_ms",
-        "compression",
-        "level",
-        "max_timestamp_ms",
-        "producer_epoch",
-        "producer_id",
-        "transactional",
-    )
-
-    def __init__(
-        self, room_and_records: bytearray, records: int, base_timestamp_ms: int, max_timestamp_ms: int
-    ) -> None:
-        self._room_and_records = room_and_records
-        self._records = records
-        self.base_timestamp_ms = base_timestamp_ms
-        self.max_timestamp_ms = max_timestamp_ms
-        self.compression = Compression.NONE
-        self.level: int | None = None
-        self.producer_id = NO_PRODUCER_ID
-        self.producer_epoch = NO_PRODUCER_EPOCH
-        self.base_sequence = NO_SEQUENCE
-        self.transactional = False
-
-    def __len__(self) -> int:
-        return self._records
-
-    @property
-    def estimated_size(self) -> int:
-        """Exact, but for what compression will save."""
-        return len(self._room_and_records)
-
-    def build(self) -> bytearray:
-        """The finished batch, CRC and all; uncompressed, it is the same memory every time."""
-        header = BatchHeader(
-            base_offset=0,
-            batch_length=0,
-            partition_leader_epoch=-1,
-            magic=MAGIC,
-            crc=0,
-            attributes=self.transactional * TRANSACTIONAL,
-            last_offset_delta=self._records - 1,
-            base_timestamp=self.base_timestamp_ms,
-            max_timestamp=self.max_timestamp_ms,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            base_sequence=self.base_sequence,
-            record_count=self._records,
-        )
-        return seal(self._room_and_records, header, self.compression, self.level)
+class Cut(NamedTuple):
+    batch: bytearray
+    end: int
+    """The place of the first row that is not in it."""
 
 
 class Rows:
@@ -126,16 +70,41 @@ class Rows:
         order, ends = self._source.partition(_NO_INT32 if chosen is None else chosen, partition_count)
         return memoryview(order).cast("i"), ends
 
-    def cut(self, order: memoryview | None, first: int, last: int, limit_bytes: int) -> tuple[ColumnBatch, int]:
-        """A batch of the rows from place `first` up to `last` of the order, as many as fit; and where it ends.
+    def cut(
+        self,
+        order: memoryview | None,
+        first: int,
+        last: int,
+        limit_bytes: int,
+        compression: Compression = Compression.NONE,
+        *,
+        transactional: bool = False,
+    ) -> Cut:
+        """A batch of the rows from place `first` up to `last` of the order, as many as fit; uncompressed, that is.
 
-        Without an order it is that of the table. A first row that does not fit is an error.
+        Without an order it is that of the table. A first row that does not fit is an error. The batch is whole, but of
+        nobody: the producer's id, epoch and sequence are yet to be written into it.
         """
         encoded = self._source.encode(_NO_INT32 if order is None else order, first, last, limit_bytes, HEADER_SIZE)
         room_and_records, end, base_timestamp_ms, max_timestamp_ms = encoded
         if end == first:
             raise ValueError(f"{limit_bytes} bytes are too few for the record at place {first}")
-        return ColumnBatch(room_and_records, end - first, base_timestamp_ms, max_timestamp_ms), end
+        header = BatchHeader(
+            base_offset=0,
+            batch_length=0,
+            partition_leader_epoch=-1,
+            magic=MAGIC,
+            crc=0,
+            attributes=transactional * TRANSACTIONAL,
+            last_offset_delta=end - first - 1,
+            base_timestamp=base_timestamp_ms,
+            max_timestamp=max_timestamp_ms,
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=NO_PRODUCER_EPOCH,
+            base_sequence=NO_SEQUENCE,
+            record_count=end - first,
+        )
+        return Cut(seal(room_and_records, header, compression), end)
 
 
 def _source(column: BinaryColumn | None, rows: int) -> Any:

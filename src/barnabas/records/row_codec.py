@@ -7,6 +7,7 @@ than the number of a row. The same rules hold as in `codec`, with which this is 
 from __future__ import annotations
 
 from barnabas.records import uncompiled as cython
+from barnabas.records.append_codec import murmur2_between
 from barnabas.records.codec import LARGEST, put_varint, varint_size
 from barnabas.records.uncompiled import (
     Bytes,
@@ -19,8 +20,6 @@ from barnabas.records.uncompiled import (
 
 # The build puts other imports in place of what stands above (see setup.py).
 
-MURMUR_SEED = cython.declare(cython.ulonglong, 0x9747B28C)
-MURMUR_MIX = cython.declare(cython.ulonglong, 0x5BD1E995)
 ROW_OVERHEAD = cython.declare(cython.longlong, 36)  # the most that a record takes beside key, value and headers
 ROW_HEADER_OVERHEAD = cython.declare(cython.longlong, 10)  # the same for a header
 
@@ -104,31 +103,12 @@ class BinarySource:
     @cython.cfunc
     @cython.exceptval(check=False)
     def murmur2(self, row: cython.Py_ssize_t) -> cython.ulonglong:
-        """The 32-bit MurmurHash2 of a row that is not null, with Kafka's seed."""
-        position: cython.Py_ssize_t = self.start(row)
-        length: cython.ulonglong = self.start(row + 1) - position
-        left: cython.ulonglong = length
-        word: cython.ulonglong
-        hash_: cython.ulonglong = MURMUR_SEED ^ length
-        while left >= 4:
-            word = self.data[position + 3]
-            word = word << 8 | self.data[position + 2]
-            word = word << 8 | self.data[position + 1]
-            word = word << 8 | self.data[position]
-            word = word * MURMUR_MIX & 0xFFFFFFFF
-            word = (word ^ word >> 24) * MURMUR_MIX & 0xFFFFFFFF
-            hash_ = (hash_ * MURMUR_MIX & 0xFFFFFFFF) ^ word
-            position += 4
-            left -= 4
-        if left > 0:
-            word = self.data[position]
-            if left > 1:
-                word |= self.data[position + 1] << 8
-            if left > 2:
-                word |= self.data[position + 2] << 16
-            hash_ = (hash_ ^ word) * MURMUR_MIX & 0xFFFFFFFF
-        hash_ = (hash_ ^ hash_ >> 13) * MURMUR_MIX & 0xFFFFFFFF
-        return hash_ ^ hash_ >> 15
+        """The hash of a row that is not null."""
+        start: cython.Py_ssize_t = self.start(row)
+        end: cython.Py_ssize_t = self.start(row + 1)
+        if cython.compiled:
+            return murmur2_between(cython.address(self.data[0]), start, end)
+        return murmur2_between(bytes(self.data[start:end]), 0, end - start)
 
 
 @cython.final
