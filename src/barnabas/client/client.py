@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from copy import copy
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -48,6 +49,13 @@ class Client:
         self.connections = self._new_connections()
         self.metadata = Metadata(self.connections, parse_addresses(bootstrap), random)
         self.retry_timeout_ms = retry_timeout_ms
+
+    def twin(self, network: Network | None = None) -> Client:
+        """A second client of this cluster with connections of its own; `network` may belong to another loop."""
+        other = copy(self)
+        other.connections = self.connections.twin(network)
+        other.metadata = Metadata(other.connections, self.metadata.known_addresses(), self.random)
+        return other
 
     async def __aenter__(self) -> Self:
         try:

@@ -49,6 +49,10 @@ class Connections:
         self._opening: dict[Address, asyncio.Task[Channel]] = {}
         self._channels: dict[Address, Channel] = {}
 
+    def twin(self, network: Network | None = None) -> Connections:
+        """The same policy for connections of another's own."""
+        return Connections(network or self._network, self._client_id, self._connect_timeout_ms, self._request_timeout_ms)
+
     async def request(
         self,
         address: Address,

@@ -47,6 +47,33 @@ class RecordTooLarge(KafkaError):
         super().__init__(ErrorCode.MESSAGE_TOO_LARGE, message)
 
 
+class BufferFull(KafkaError):
+    """A producer that holds as many unsent records as its memory allows."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class DeliveryTimeout(KafkaError):
+    """Records that were not acknowledged in the time for it; whether the cluster has them is not known."""
+
+    def __init__(self, what: str, option: str, milliseconds: int, problem: KafkaError | None) -> None:
+        cause = f": {problem}" if problem else ""
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, f"{what} within {option}={milliseconds}{cause}")
+
+
+class NotDelivered(KafkaError):
+    """Posted records that failed without anybody having awaited them; raised by the flush that follows."""
+
+    def __init__(self, first: KafkaError, count: int) -> None:
+        records = "1 record was" if count == 1 else f"{count} records were"
+        super().__init__(first.code, f"{records} not delivered: {first}")
+
+
+class CommitFailed(KafkaError):
+    """Offsets that a group did not take, because it goes on without this member; what to do stands in the message."""
+
+
 def refused(code: int, what: str, message: str | None = None) -> KafkaError:
     """The broker's refusal of `what`, in its own words where it gave any."""
     try:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
+
+from barnabas.client.metadata import TopicPartition
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -21,3 +24,21 @@ class GroupMetadata(NamedTuple):
     generation: int = -1
     """Of the classic protocol the generation, of KIP-848's the member epoch."""
     group_instance_id: str | None = None
+
+
+class Subscription(NamedTuple):
+    """What a member wants to read: these topics, or those whose whole name matches a pattern."""
+
+    topics: frozenset[str] = frozenset()
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """What a member has to do to its partitions, in this order; one change is not another, even with equal content."""
+
+    revoked: tuple[TopicPartition, ...] = ()
+    """Still the member's own: it commits, then gives them up."""
+    assigned: tuple[TopicPartition, ...] = ()
+    lost: tuple[TopicPartition, ...] = ()
+    """No longer the member's own, maybe somebody else's already: there is nothing to commit."""
