@@ -15,13 +15,13 @@ from barnabas.cli.copies import measure
 from barnabas.client.admin import configs, reassignments, records, topics
 from barnabas.client.admin.cluster import describe_cluster
 from barnabas.client.client import Client, connect
+from barnabas.client.consumed import ConsumerRecord
 from barnabas.client.consumer import Consumer
 from barnabas.client.list_offsets import MAX_TIMESTAMP, Isolation, list_offsets, resolve_offsets
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import Absolute, Beginning, End, Last, Since
 from barnabas.client.producer import ACKS_LEADER, ACKS_NONE, Producer
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.records.record import Record
 from tests.peers import Broker
 
 T = TypeVar("T")
@@ -46,17 +46,20 @@ async def comes_to(question: Callable[[], Awaitable[T]], expected: T) -> None:
 
 async def read_all(
     client: Client, topic: str, isolation_level: Isolation = Isolation.READ_UNCOMMITTED
-) -> dict[int, list[Record]]:
+) -> dict[int, list[ConsumerRecord]]:
     """Every record of a topic up to its present end, by partition."""
     info = await topics.describe_topic(client, topic)
     partitions = [TopicPartition(topic, p.partition) for p in info.partitions]
-    found: dict[int, list[Record]] = {partition.partition: [] for partition in partitions}
+    found: dict[int, list[ConsumerRecord]] = {partition.partition: [] for partition in partitions}
     async with Consumer(client, isolation_level=isolation_level) as consumer:
         await consumer.assign_at(partitions, Beginning())
         ends = await consumer.end_offsets()
-        while any(position < ends[partition] for partition, position in consumer.assignment().items()):
-            for fetched in await consumer.poll():
-                found[fetched.partition.partition] += fetched.records
+        while consumer.assignment():
+            for record in await consumer.poll():
+                found[record.partition].append(record)
+            for partition in consumer.assignment():
+                if await consumer.position(partition) >= ends[partition]:
+                    consumer.unassign(partition)
     return found
 
 
@@ -130,7 +133,7 @@ def test_keys_go_where_librdkafkas_murmur2_sends_them(cluster: str, topic_name: 
 
 
 def test_keyless_records_reach_every_partition_in_full_batches(cluster: str, topic_name: str) -> None:
-    async def work(client: Client) -> dict[int, list[Record]]:
+    async def work(client: Client) -> dict[int, list[ConsumerRecord]]:
         await topics.create_topic(client, topic_name, partitions=3)
         async with Producer(client, batch_size=2000) as producer:
             for number in range(2000):
@@ -301,7 +304,7 @@ def test_the_state_of_a_cluster_is_told_and_replicas_cannot_go_nowhere(cluster: 
 def test_an_offset_that_is_not_there_is_an_error_that_names_it(cluster: str, topic_name: str) -> None:
     async def work(client: Client) -> None:
         await topics.create_topic(client, topic_name, partitions=1)
-        async with Consumer(client) as consumer:
+        async with Consumer(client, auto_offset_reset="none") as consumer:
             consumer.assign({TopicPartition(topic_name, 0): 12345})
             with pytest.raises(KafkaError, match="12345") as caught:
                 await consumer.poll(timeout_ms=20_000)
@@ -325,8 +328,7 @@ def test_a_cancelled_poll_loses_nothing(cluster: str, topic_name: str) -> None:
             while len(found) < 100:
                 try:
                     async with asyncio.timeout(0.003):
-                        for fetched in await consumer.poll():
-                            found += [record.value for record in fetched.records]
+                        found += [record.value for record in await consumer.poll()]
                 except TimeoutError:
                     pass
             await producing

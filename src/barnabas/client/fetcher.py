@@ -1,236 +1,398 @@
-"""Long polls to the leaders of assigned partitions.
+"""Long polls to the brokers that serve the assigned partitions, ahead of the caller.
 
-Each leader has at most one fetch under way, for all of its partitions that have none. Fetches outlive the call that
-waits for them, so a cancelled wait loses nothing; what comes in for a position that has moved since is dropped.
+Each broker has at most one fetch under way, for all of its partitions together, and gets the next one as soon as each
+of them has room: while the caller reads what has come in, the broker works. A partition has room while less than
+`max_partition_fetch_bytes` of it are buffered, so no more than twice that is held of one, and about `fetch_max_bytes`
+of all. Asking for all together keeps a busy partition from waiting behind the long poll of idle ones.
+
+Fetches outlive the call that waits for them, so a cancelled wait loses nothing. They have connections of their own, or
+else every request behind a long poll would wait with it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.client.client import Client
-from barnabas.client.errors import refused
-from barnabas.client.list_offsets import Isolation
-from barnabas.client.metadata import BrokerInfo, TopicPartition, by_topic
+from barnabas.client.chunks import Chunk, scan
+from barnabas.client.consumer_errors import CorruptRecords, LogTruncated, NoOffset
+from barnabas.client.errors import CannotReach, refused
+from barnabas.client.fetch_options import FetchOptions
+from barnabas.client.fetch_requests import FetchPlan, answers_by_partition
+from barnabas.client.metadata import BrokerInfo, TopicPartition, topic_error
+from barnabas.client.positions import Begin, PartitionState
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.ids import ZERO_UUID
-from barnabas.records.batch import CorruptBatch, headers
-from barnabas.records.control import ControlType, parse_end_marker
-from barnabas.records.reader import read_records, records_of
-from barnabas.records.record import Record
-from barnabas.wire.messages.k01_fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic
+from barnabas.records.batch import CorruptBatch
 
-_LAST_VERSION_BY_NAME = 12
-_NO_SESSION_EPOCH = -1
+if TYPE_CHECKING:
+    from barnabas.client.client import Client
+    from barnabas.client.locator import Locator
 
+log = logging.getLogger(__name__)
 
-@dataclass(frozen=True, slots=True)
-class FetchOptions:
-    """What every fetch of a consumer asks for."""
-
-    isolation_level: Isolation
-    fetch_max_wait_ms: int
-    fetch_min_bytes: int
-    fetch_max_bytes: int
-    max_partition_fetch_bytes: int
+_GONE_SECONDS = 3.0
+"""How long the cluster must say that a topic is not there which was, before its reader is told."""
 
 
-class Fetched(NamedTuple):
-    """What one fetch brought of one partition; `next_offset` is where to go on, past records that were left out too."""
-
-    partition: TopicPartition
-    records: list[Record]
-    next_offset: int
-    high_watermark: int
-
-
-class _Answer(NamedTuple):
-    """A partition's part of a response, with the position that was asked for."""
-
-    partition: TopicPartition
-    position: int
-    data: Any | None
-    problem: KafkaError | None
+class _Asked(NamedTuple):
+    state: PartitionState
+    version: int
+    offset: int
 
 
 class Fetcher:
-    """Owns the positions: the offset of the next record of each assigned partition."""
+    """Owns the assigned partitions and the fetches for them. `arrived` is set when there is something to look at."""
 
-    def __init__(self, client: Client, options: FetchOptions) -> None:
-        self.positions: dict[TopicPartition, int] = {}
+    def __init__(self, client: Client, options: FetchOptions, locator: Locator) -> None:
+        self.states: OrderedDict[TopicPartition, PartitionState] = OrderedDict()
+        self.arrived = asyncio.Event()
+        self.fetches = 0
+        self.fetched_bytes = 0
         self._client = client
         self._options = options
-        self._fetches: dict[int, asyncio.Task[list[_Answer]]] = {}
-        self._asked: set[TopicPartition] = set()
-        self._failing_since: dict[TopicPartition, float] = {}
-        self._pause_seconds = 0.0
-        self._problem: KafkaError | None = None
+        self._locator = locator
+        self._connections = client.separate_connections()
+        self._under_way: dict[int, asyncio.Task[None]] = {}
+        self._searches: set[asyncio.Task[None]] = set()
+        self._searched: set[TopicPartition] = set()
+        self._refreshing: asyncio.Task[None] | None = None
+        self._ready: deque[PartitionState] = deque()
+        self._problems: deque[KafkaError] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
 
-    async def fetch(self, timeout_ms: int) -> list[Fetched]:
-        """What has come in, waiting up to `timeout_ms` for the first; an empty list if that was not enough."""
-        deadline = self._client.clock.monotonic() + timeout_ms / 1000
-        while True:
-            self._raise_problem()
-            await self._start()
-            left = max(0.0, deadline - self._client.clock.monotonic())
-            if self._fetches:
-                await asyncio.wait(self._fetches.values(), timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            elif not self.positions:
-                await asyncio.sleep(left)
-            # Nothing waits between here and the caller: positions have moved past records that only this call holds.
-            fetched = self._take_finished()
-            if fetched or (self._problem is None and self._client.clock.monotonic() >= deadline):
-                return fetched
+    # what the consumer asks for
 
-    def _take_finished(self) -> list[Fetched]:
-        fetched = []
-        for leader in [node_id for node_id, task in self._fetches.items() if task.done()]:
-            for answer in self._fetches.pop(leader).result():
-                self._asked.discard(answer.partition)
-                if self.positions.get(answer.partition) != answer.position:
-                    continue
-                if answer.problem is not None:
-                    self._failed(answer.partition, answer.problem)
-                elif taken := self._take(answer):
-                    fetched.append(taken)
-        return fetched
+    def add(self, partition: TopicPartition, begin: Begin, offset: int | None = None) -> None:
+        """Begin to read a partition; `pump` sets it going."""
+        state = self.states[partition] = PartitionState(partition, begin)
+        if offset is not None:
+            state.place(offset)
 
-    def _raise_problem(self) -> None:
-        problem, self._problem = self._problem, None
-        if problem is not None:
-            raise problem
+    def remove(self, partition: TopicPartition) -> None:
+        state = self.states.pop(partition, None)
+        if state is not None:
+            state.drop()
 
-    def _failed(self, partition: TopicPartition, error: KafkaError) -> None:
-        """Ask again after a pause; give up on what cannot pass, or has not passed for too long."""
-        self._client.metadata.forget([partition.topic])
-        now = self._client.clock.monotonic()
-        since = self._failing_since.setdefault(partition, now)
-        if not error.code.retriable or now - since > self._client.retry_timeout_ms / 1000:
-            self._problem = self._problem or error
-        self._pause_seconds = self._client.backoff_seconds(len(self._failing_since))
+    def stop(self, partition: TopicPartition) -> None:
+        """Drop what the caller has not got, and fetch no more; the position stays known."""
+        state = self.states.get(partition)
+        if state is not None:
+            state.paused = True
+            if state.position is not None:
+                state.place(state.position, state.epoch)
 
-    def _take(self, answer: _Answer) -> Fetched | None:
-        partition, data = answer.partition, answer.data
-        self._failing_since.pop(partition, None)
-        if data is None or not data.records:
-            return None
+    def interrupt(self, partitions: Iterable[TopicPartition]) -> None:
+        """Places have changed: do not sit out long polls that were asked for before."""
+        for partition in partitions:
+            state = self.states.get(partition)
+            broker = None if state is None else self._broker_of(state)
+            if broker is not None and broker.node_id in self._under_way:
+                self._under_way.pop(broker.node_id).cancel()
+                self._connections.drop(broker.address)
+        self.pump()
+
+    def resume(self, state: PartitionState) -> None:
+        state.paused = False
+        if state.chunks:
+            self._is_ready(state)
+
+    def take(self) -> tuple[PartitionState, Chunk] | None:
+        """The next chunk of the partition that has waited longest."""
+        while self._ready:
+            state = self._ready.popleft()
+            if self.states.get(state.partition) is state and state.chunks and not state.paused:
+                chunk = state.take()
+                if state.chunks:
+                    self._ready.append(state)
+                self.pump()
+                return state, chunk
+        return None
+
+    def put_back(self, state: PartitionState) -> None:
+        """A chunk was put back: it comes next."""
+        self._ready.appendleft(state)
+
+    def complain(self, error: KafkaError) -> None:
+        """Let whoever reads next hear of it."""
+        self._problems.append(error)
+        self.arrived.set()
+
+    def raise_problem(self) -> None:
+        if self._problems:
+            raise self._problems.popleft()
+
+    async def wait(self, seconds: float | None) -> None:
+        """Until there may be something new."""
         try:
-            last = max((header.next_offset for _, header in headers(data.records)), default=answer.position)
-            records = list(_visible(data.records, answer.position, data.aborted_transactions or ()))
-        except CorruptBatch as error:
-            self._problem = KafkaError(
-                ErrorCode.CORRUPT_MESSAGE, f"cannot read {partition} after {answer.position}: {error}"
-            )
-            return None
-        self.positions[partition] = last
-        return Fetched(partition, records, last, data.high_watermark)
+            async with asyncio.timeout(seconds):
+                await self.arrived.wait()
+        except TimeoutError:
+            pass
+        self.arrived.clear()
 
     async def close(self) -> None:
-        for task in self._fetches.values():
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = [*self._under_way.values(), *self._searches, *([self._refreshing] if self._refreshing else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._fetches.values(), return_exceptions=True)
-        self._fetches.clear()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._connections.close()
 
-    async def _start(self) -> None:
-        """Begin a fetch at every idle leader of partitions that none is under way for."""
-        pause, self._pause_seconds = self._pause_seconds, 0.0
-        if pause:
-            await asyncio.sleep(pause)
-        by_leader: dict[BrokerInfo, list[TopicPartition]] = {}
-        for partition in sorted(self.positions.keys() - self._asked):
-            try:
-                leader = await self._client.metadata.leader_of(partition)
-            except KafkaError as error:
-                self._failed(partition, error)
+    # setting fetches going
+
+    def pump(self) -> None:
+        """Ask every idle broker for its partitions, if all of them have room; look for places and leaders that lack."""
+        if self._closed:
+            return
+        now = self._client.clock.monotonic()
+        wanted: dict[BrokerInfo, list[PartitionState]] = {}
+        full: set[BrokerInfo] = set()
+        homeless: list[PartitionState] = []
+        lost: list[PartitionState] = []
+        wake_at = float("inf")
+        buffered = 0
+        for state in self.states.values():
+            buffered += state.buffered_bytes
+            if state.retry_at > now:
+                wake_at = min(wake_at, state.retry_at)
+                continue
+            broker = self._broker_of(state)
+            if broker is None:
+                homeless.append(state)
+            elif state.fetch_offset is None:
+                lost.append(state)
+            elif state.paused:
+                continue
+            elif state.buffered_bytes >= self._options.max_partition_fetch_bytes:
+                full.add(broker)
             else:
-                if leader.node_id not in self._fetches:
-                    by_leader.setdefault(leader, []).append(partition)
-        for leader, led in by_leader.items():
-            self._asked.update(led)
-            positions = {partition: self.positions[partition] for partition in led}
-            self._fetches[leader.node_id] = asyncio.create_task(self._ask(leader, positions))
+                wanted.setdefault(broker, []).append(state)
+        if homeless:
+            self._refresh(homeless)
+        self._search(lost)
+        if buffered < self._options.fetch_max_bytes:
+            for broker, states in wanted.items():
+                if broker not in full and broker.node_id not in self._under_way:
+                    self._start(broker, states)
+        self._wake_at(wake_at, now)
 
-    async def _ask(self, leader: BrokerInfo, positions: dict[TopicPartition, int]) -> list[_Answer]:
+    def _wake_at(self, when: float, now: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if when < float("inf"):
+            self._timer = asyncio.get_running_loop().call_later(when - now, self.pump)
+
+    def _broker_of(self, state: PartitionState) -> BrokerInfo | None:
+        """Whom to ask: a replica that the leader has named as nearer, or the leader; None if that is not known."""
+        cluster = self._client.metadata.cluster
+        topic = cluster.topics.get(state.partition.topic)
+        if topic is None or state.partition.partition >= len(topic.partitions):
+            return None
+        if state.topic_id is not None and topic.topic_id != state.topic_id and state.fetch_offset is not None:
+            self._made_anew(state)
+        state.topic_id = topic.topic_id
+        if state.read_replica is not None:
+            replica = cluster.brokers.get(state.read_replica)
+            if replica is not None and self._client.clock.monotonic() < state.read_replica_until:
+                return replica
+            state.read_replica = None
+        return cluster.brokers.get(topic.partitions[state.partition.partition].leader)
+
+    def _made_anew(self, state: PartitionState) -> None:
+        """Another topic of the same name: offsets of the old one mean nothing in it."""
+        if self._options.auto_offset_reset == "none":
+            self._raise(state, NoOffset(state.partition, state.fetch_offset))
+            return
+        log.warning("topic %s was deleted and made anew; reading %s from its beginning", *_names(state))
+        state.displace(Begin.EARLIEST)
+
+    def _refresh(self, homeless: list[PartitionState]) -> None:
+        if self._refreshing is None:
+            self._refreshing = asyncio.create_task(self._find_leaders(homeless))
+
+    async def _find_leaders(self, homeless: list[PartitionState]) -> None:
+        problem: KafkaError | None = None
         try:
-            ids = {name: (await self._client.metadata.topic(name)).topic_id for name in by_topic(positions)}
-            response = await self._client.ask(
-                leader,
-                self._request(positions, ids),
-                highest=_LAST_VERSION_BY_NAME if ZERO_UUID in ids.values() else None,
+            await self._client.metadata.refresh({state.partition.topic for state in homeless})
+        except KafkaError as error:
+            problem = error
+        self._refreshing = None
+        for state in homeless:
+            if self._broker_of(state) is None:
+                self._failed(state, self._why_homeless(state, problem))
+        self.pump()
+
+    def _why_homeless(self, state: PartitionState, problem: KafkaError | None) -> KafkaError:
+        name, index = state.partition
+        if problem is not None and problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return problem
+        topic = self._client.metadata.cluster.topics.get(name)
+        if topic is None:
+            return topic_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+        if index >= len(topic.partitions):
+            count = len(topic.partitions)
+            message = f"topic {name!r} has no partition {index}; it has {count}, counted from 0"
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {state.partition} has no leader at the moment")
+
+    def _search(self, lost: list[PartitionState]) -> None:
+        states = [state for state in lost if state.partition not in self._searched]
+        if states:
+            self._searched.update(state.partition for state in states)
+            task = asyncio.create_task(self._find_places(states))
+            self._searches.add(task)
+            task.add_done_callback(self._searches.discard)
+
+    async def _find_places(self, states: list[PartitionState]) -> None:
+        versions = {state.partition: state.version for state in states}
+        found = await self._locator.find(states)
+        self._searched.difference_update(versions)
+        for state in states:
+            if not self._is_current(state, versions[state.partition]) or state.fetch_offset is not None:
+                continue
+            place = found.get(state.partition)
+            if isinstance(place, KafkaError):
+                self._failed(state, place)
+            elif place is not None:
+                state.succeeded()
+                state.found(place.offset, place.leader_epoch)
+        self.arrived.set()
+        self.pump()
+
+    def _start(self, broker: BrokerInfo, states: list[PartitionState]) -> None:
+        self._under_way[broker.node_id] = asyncio.create_task(self._fetch(broker, states))
+
+    # what comes back
+
+    async def _fetch(self, broker: BrokerInfo, states: list[PartitionState]) -> None:
+        asked = {s.partition: _Asked(s, s.version, s.fetch_offset) for s in states if s.fetch_offset is not None}
+        plan = FetchPlan(self._client.metadata, self._options, states)
+        throttle_ms = 0
+        try:
+            response = await self._connections.request(
+                broker.address,
+                plan.request,
+                broker=f"broker {broker.node_id}",
+                highest=plan.highest_version,
                 extra_timeout_ms=self._options.fetch_max_wait_ms,
             )
+            throttle_ms = response.throttle_time_ms
             if response.error_code:
-                raise refused(response.error_code, f"fetch from broker {leader.node_id}")
+                raise refused(response.error_code, f"fetch from broker {broker.node_id}")
         except KafkaError as error:
-            return [_Answer(partition, position, None, error) for partition, position in positions.items()]
-        names = {topic_id: name for name, topic_id in ids.items()}
-        answers = {}
-        for topic in response.responses:
-            for data in topic.partitions:
-                partition = TopicPartition(topic.topic or names[topic.topic_id], data.partition_index)
-                position = positions[partition]
-                answers[partition] = _Answer(partition, position, data, _refusal(partition, position, data))
-        return [
-            answers.get(partition, _Answer(partition, position, None, None))
-            for partition, position in positions.items()
-        ]
+            self._broke(broker, asked, error)
+        else:
+            self.fetches += 1
+            for partition, data in answers_by_partition(response, plan.names):
+                if partition in asked:
+                    self._answered(broker, asked[partition], data)
+        if throttle_ms > 0:
+            await asyncio.sleep(throttle_ms / 1000)
+        if self._under_way.get(broker.node_id) is asyncio.current_task():
+            del self._under_way[broker.node_id]
+        self.pump()
 
-    def _request(self, positions: dict[TopicPartition, int], ids: dict[str, bytes]) -> FetchRequest:
-        options = self._options
-        return FetchRequest(
-            replica_id=-1,
-            max_wait_ms=options.fetch_max_wait_ms,
-            min_bytes=options.fetch_min_bytes,
-            max_bytes=options.fetch_max_bytes,
-            isolation_level=options.isolation_level,
-            session_id=0,
-            session_epoch=_NO_SESSION_EPOCH,
-            topics=[
-                FetchTopic(
-                    topic=name,
-                    topic_id=ids[name],
-                    partitions=[
-                        FetchPartition(
-                            partition=index,
-                            current_leader_epoch=self._client.metadata.leader_epoch(TopicPartition(name, index)),
-                            fetch_offset=positions[TopicPartition(name, index)],
-                            partition_max_bytes=options.max_partition_fetch_bytes,
-                        )
-                        for index in indexes
-                    ],
-                )
-                for name, indexes in by_topic(positions).items()
-            ],
-        )
+    def _broke(self, broker: BrokerInfo, asked: dict[TopicPartition, _Asked], error: KafkaError) -> None:
+        if isinstance(error, CannotReach):
+            self._client.metadata.forget({partition.topic for partition in asked})
+        for state, version, _ in asked.values():
+            if self._is_current(state, version):
+                state.read_replica = None
+                self._failed(state, error)
+
+    def _answered(self, broker: BrokerInfo, asked: _Asked, data: Any) -> None:
+        state, version, offset = asked
+        if not self._is_current(state, version) or state.fetch_offset != offset:
+            return
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(broker, state, offset)
+        elif data.error_code != ErrorCode.NONE:
+            state.read_replica = None
+            self._client.metadata.forget([state.partition.topic])
+            self._failed(state, refused(data.error_code, f"cannot read {state.partition}"))
+        elif data.diverging_epoch.end_offset >= 0:
+            self._diverged(state, data.diverging_epoch)
+        else:
+            self._took(state, offset, data)
+
+    def _took(self, state: PartitionState, offset: int, data: Any) -> None:
+        state.succeeded()
+        state.high_watermark = data.high_watermark
+        state.last_stable_offset = data.last_stable_offset
+        if data.preferred_read_replica >= 0:
+            state.read_replica = data.preferred_read_replica
+            state.read_replica_until = self._client.clock.monotonic() + self._options.metadata_max_age_ms / 1000
+        if not data.records:
+            return
+        try:
+            chunk = scan(data.records, offset, data.aborted_transactions or (), check_crcs=self._options.check_crcs)
+        except CorruptBatch as error:
+            self._raise(state, CorruptRecords(state.partition, offset, error))
+            return
+        self.fetched_bytes += chunk.size
+        self.states.move_to_end(state.partition)  # whoever comes first in a request may take all of its bytes
+        if state.arrived(chunk) and not state.paused:
+            self._is_ready(state)
+        self.arrived.set()
+
+    def _is_ready(self, state: PartitionState) -> None:
+        if state not in self._ready:
+            self._ready.append(state)
+        self.arrived.set()
+
+    def _out_of_range(self, broker: BrokerInfo, state: PartitionState, offset: int) -> None:
+        if state.read_replica == broker.node_id:
+            state.read_replica = None  # it may be behind or ahead: only the leader's word counts
+        elif self._options.auto_offset_reset == "none":
+            self._raise(state, NoOffset(state.partition, offset))
+        else:
+            reset = self._options.auto_offset_reset
+            log.warning("%s does not hold offset %d; going on from the %s one", state.partition, offset, reset)
+            state.lose_fetch_offset()
+
+    def _diverged(self, state: PartitionState, diverging: Any) -> None:
+        position = state.position
+        assert position is not None
+        if position <= diverging.end_offset:
+            state.place(position, diverging.epoch)
+            return
+        error = LogTruncated(state.partition, position, diverging.end_offset)
+        if self._options.auto_offset_reset == "none":
+            self._raise(state, error)
+        else:
+            log.warning("%s", error)
+            state.place(diverging.end_offset, diverging.epoch)
+
+    def _is_current(self, state: PartitionState, version: int) -> bool:
+        return self.states.get(state.partition) is state and state.version == version
+
+    def _failed(self, state: PartitionState, error: KafkaError) -> None:
+        """Ask again after a pause; tell the caller of what cannot pass, or has not passed for too long."""
+        now = self._client.clock.monotonic()
+        if state.failing_since is None:
+            state.failing_since = now
+        patience = self._client.retry_timeout_ms / 1000
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and state.topic_id is not None:
+            patience = min(patience, _GONE_SECONDS)
+        if not error.retriable or now - state.failing_since > patience:
+            state.failing_since = None
+            self.complain(error)
+        state.retry_at = now + self._client.backoff_seconds(state.failures)
+        state.failures += 1
+
+    def _raise(self, state: PartitionState, error: KafkaError) -> None:
+        """Tell the caller, who decides; asked again after a pause if that changes nothing."""
+        state.retry_at = self._client.clock.monotonic() + self._client.backoff_seconds(state.failures)
+        state.failures += 1
+        self.complain(error)
 
 
-def _refusal(partition: TopicPartition, position: int, data: Any) -> KafkaError | None:
-    if data.error_code == ErrorCode.NONE:
-        return None
-    message = None
-    if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        message = f"it does not hold offset {position}; use `beginning`, `end` or an offset between them"
-    return refused(data.error_code, f"cannot read {partition}", message)
-
-
-def _visible(fetched: memoryview, position: int, aborted: Sequence[AbortedTransaction]) -> Iterator[Record]:
-    """The data records from `position` on, without those of aborted transactions, which only read_committed lists."""
-    if not aborted:
-        yield from read_records(fetched, from_offset=position)
-        return
-    upcoming = deque(sorted((txn.first_offset, txn.producer_id) for txn in aborted))
-    aborting: set[int] = set()
-    for start, header in headers(fetched):
-        while upcoming and upcoming[0][0] <= header.last_offset:
-            aborting.add(upcoming.popleft()[1])
-        batch = fetched[start : start + header.size]
-        if header.is_control:
-            marker = parse_end_marker(batch)
-            if marker is not None and marker.type is ControlType.ABORT:
-                aborting.discard(header.producer_id)
-        elif header.last_offset >= position and not (header.is_transactional and header.producer_id in aborting):
-            yield from records_of(batch, from_offset=position)
+def _names(state: PartitionState) -> tuple[str, TopicPartition]:
+    return state.partition.topic, state.partition

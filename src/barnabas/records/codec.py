@@ -227,6 +227,30 @@ def decode_records(section: Bytes, header: BatchHeader, from_offset: int) -> lis
     return records
 
 
+def decode_consumer_records(
+    section: Bytes, header: BatchHeader, from_offset: int, kind: type, topic: str, partition: int
+) -> list[object]:
+    """The same as instances of `kind`, a consumer's named tuple that tells topic and partition first."""
+    c: Cursor = Cursor(section, header)
+    p: cython.p_const_uchar = c.p
+    first: cython.longlong = min(from_offset, LARGEST)
+    records: list[object] = []
+    while c.next():
+        if c.offset < first:
+            continue
+        fields = (
+            topic,
+            partition,
+            c.offset,
+            c.timestamp,
+            p[c.key_at : c.key_at + c.key_length] if c.key_length >= 0 else None,
+            p[c.value_at : c.value_at + c.value_length] if c.value_length >= 0 else None,
+            c.headers() if c.header_count > 0 else (),
+        )
+        records.append(_new_tuple(kind, fields))
+    return records
+
+
 def first_null_key(section: Bytes, header: BatchHeader) -> int:
     """The offset of the first record without a key, or -1; all records are checked on the way."""
     c: Cursor = Cursor(section, header)

@@ -170,17 +170,26 @@ class ColumnReader:
         Control batches are passed over, and so is every batch that `keep` declines (an aborted transaction's, say).
         A batch that the fetch has cut at the end is left for the next one.
         """
-        decode = self._sink.decode
-        self._sink.expect(len(fetched))
+        self.expect(len(fetched))
         for position, header in headers(fetched):
             if header.base_offset >= until_offset:
                 break
             if header.last_offset >= from_offset and not header.is_control and (keep is None or keep(header)):
                 verify(fetched, position, header)
-                section = section_of(fetched[position : position + header.size], header, self._limit_bytes)
-                self.rows = decode(section, header, from_offset, until_offset)
+                self.add_checked(fetched[position : position + header.size], header, from_offset, until_offset)
             self.next_offset = min(header.next_offset, until_offset)
         return self.rows
+
+    def expect(self, size: int) -> None:
+        """Make room for so many bytes of batches at once."""
+        self._sink.expect(size)
+
+    def add_checked(
+        self, batch: memoryview, header: BatchHeader, from_offset: int = 0, until_offset: int = LARGEST
+    ) -> None:
+        """Add the records of one batch that was verified before."""
+        section = section_of(batch, header, self._limit_bytes)
+        self.rows = self._sink.decode(section, header, from_offset, until_offset)
 
     def finish(self) -> Columns:
         """What was gathered; the reader begins anew."""

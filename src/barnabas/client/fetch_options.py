@@ -1,0 +1,20 @@
+"""What every fetch of a consumer asks for, by Kafka's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.client.list_offsets import Isolation
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    isolation_level: Isolation
+    fetch_max_wait_ms: int
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    check_crcs: bool
+    client_rack: str
+    auto_offset_reset: str
+    metadata_max_age_ms: int

@@ -1,0 +1,158 @@
+"""Hands out what the fetcher has brought, and knows what the caller has moved past.
+
+A record is *given* when the caller gets it, and *passed* when the caller comes back for more. A commit by call covers
+what is given, for the caller says when it is done; automatic commits cover only what is passed. Nothing is noted per
+record: the place inside a chunk is asked of the iterator that the caller's loop runs over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from barnabas.client.consumer_errors import CorruptRecords
+from barnabas.client.group.values import OffsetAndMetadata
+from barnabas.client.positions import PartitionState, Reading
+from barnabas.records.batch import CorruptBatch
+
+if TYPE_CHECKING:
+    from barnabas.client.chunks import Chunk
+    from barnabas.client.fetcher import Fetcher
+    from barnabas.client.metadata import TopicPartition
+    from barnabas.core.seams import Clock
+
+T = TypeVar("T")
+Offsets = dict["TopicPartition", OffsetAndMetadata]
+
+
+class Reader:
+    """One caller at a time reads. `attend` is what has to be seen to before more is handed out."""
+
+    def __init__(self, fetcher: Fetcher, clock: Clock, attend: Callable[[], Awaitable[None]]) -> None:
+        self._fetcher = fetcher
+        self._clock = clock
+        self._attend = attend
+        self._current: PartitionState | None = None
+        self._gives_one_by_one = False
+        self._held: dict[TopicPartition, int] = {}
+        self._waiting = False
+
+    # the caller comes for more
+
+    async def one_by_one(self) -> Reading:
+        """Records of which the caller takes one at a time: each is passed when the next is taken."""
+        self._come_back()
+        reading = await self._next_reading(None)
+        assert reading is not None
+        self._gives_one_by_one = True
+        return reading
+
+    async def several(self, timeout_ms: int) -> Reading | None:
+        """Records of which the caller takes several at once; tell with `holds` from where on."""
+        self._come_back()
+        return await self._next_reading(timeout_ms)
+
+    def more(self) -> Reading | None:
+        """More of them, if there are any at hand."""
+        try:
+            return self._take_reading()
+        except CorruptRecords:
+            return None  # told to who comes next
+
+    async def chunk(self, timeout_ms: int | None) -> tuple[PartitionState, Chunk] | None:
+        """A whole chunk, which is passed when the caller comes back."""
+        self._come_back()
+        self.set_aside()
+        taken = await self._wait_for(self._fetcher.take, timeout_ms)
+        if taken is not None:
+            state, chunk = taken
+            self.holds(state, chunk.from_offset)
+        return taken
+
+    def holds(self, state: PartitionState, offset: int) -> None:
+        self._held.setdefault(state.partition, offset)
+
+    def _come_back(self) -> None:
+        if self._waiting:
+            raise RuntimeError("another task waits for records of this consumer; let one task read, or make several")
+        self._held.clear()
+        self._gives_one_by_one = False
+
+    async def _next_reading(self, timeout_ms: int | None) -> Reading | None:
+        return await self._wait_for(self._take_reading, timeout_ms)
+
+    async def _wait_for(self, take: Callable[[], T | None], timeout_ms: int | None) -> T | None:
+        deadline = None if timeout_ms is None else self._clock.monotonic() + timeout_ms / 1000
+        self._waiting = True
+        try:
+            while True:
+                await self._attend()
+                taken = take()
+                if taken is not None:
+                    return taken
+                left = None if deadline is None else deadline - self._clock.monotonic()
+                if left is not None and left <= 0:
+                    return None
+                await self._fetcher.wait(left)
+        finally:
+            self._waiting = False
+
+    def _take_reading(self) -> Reading | None:
+        """What is left of the current chunk, or the next one. Nothing waits from here to the caller."""
+        current = self._current
+        if current is not None and current.reading is not None:
+            if current.reading.left:
+                return current.reading
+            current.set_aside()
+        self._current = None
+        while (taken := self._fetcher.take()) is not None:
+            state, chunk = taken
+            try:
+                reading = Reading(state, chunk)
+            except CorruptBatch as error:
+                state.put_back(chunk)
+                self._fetcher.put_back(state)
+                raise CorruptRecords(state.partition, chunk.from_offset, error) from error
+            if reading.records:
+                state.reading = reading
+                self._current = state
+                return reading
+        return None
+
+    # what is known of the caller's place
+
+    def set_aside(self) -> None:
+        """Let the caller's loop over the current chunk end after the record that it has; the rest is buffered again."""
+        state = self._current
+        if state is None or state.reading is None:
+            return
+        if self._gives_one_by_one:
+            self.holds(state, state.reading.last_given)
+        self._current = None
+        left = state.reading.left
+        state.set_aside()
+        if left:
+            self._fetcher.put_back(state)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """The place of a partition was changed by the caller: what it has of the old one counts no more."""
+        self._held.pop(partition, None)
+
+    def given(self) -> Offsets:
+        """Behind all records that the caller has got."""
+        return {
+            partition: OffsetAndMetadata(state.position, leader_epoch=state.epoch)
+            for partition, state in self._fetcher.states.items()
+            if state.position is not None
+        }
+
+    def passed(self) -> Offsets:
+        """Behind all records that the caller has got and came back for."""
+        offsets = self.given()
+        current = self._current
+        if self._gives_one_by_one and current is not None and current.reading is not None:
+            offsets[current.partition] = OffsetAndMetadata(current.reading.last_given)
+        for partition, offset in self._held.items():
+            if partition in offsets:
+                offsets[partition] = OffsetAndMetadata(offset)
+        return offsets
