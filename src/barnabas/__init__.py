@@ -11,18 +11,36 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from barnabas.client.admin.admin import Admin
+    from barnabas.client.consumed import ConsumerBatch, ConsumerRecord
     from barnabas.client.consumer import Consumer
+    from barnabas.client.consumer_errors import DeserializationError
+    from barnabas.client.group.values import OffsetAndMetadata
     from barnabas.client.metadata import TopicPartition
     from barnabas.client.producer import Producer
     from barnabas.core.errors import KafkaError
 
 __version__ = "0.1.0"
-__all__ = ["Admin", "Consumer", "KafkaError", "Producer", "TopicPartition", "__version__"]
+__all__ = [
+    "Admin",
+    "Consumer",
+    "ConsumerBatch",
+    "ConsumerRecord",
+    "DeserializationError",
+    "KafkaError",
+    "OffsetAndMetadata",
+    "Producer",
+    "TopicPartition",
+    "__version__",
+]
 
 _HOMES = {
     "Admin": "barnabas.client.admin.admin",
     "Consumer": "barnabas.client.consumer",
+    "ConsumerBatch": "barnabas.client.consumed",
+    "ConsumerRecord": "barnabas.client.consumed",
+    "DeserializationError": "barnabas.client.consumer_errors",
     "KafkaError": "barnabas.core.errors",
+    "OffsetAndMetadata": "barnabas.client.group.values",
     "Producer": "barnabas.client.producer",
     "TopicPartition": "barnabas.client.metadata",
 }
