@@ -1,6 +1,6 @@
 """A place in a partition, as people write it.
 
-beginning, end      the first record that is still there; after the last one
+beginning, end      the first record that is still there; after the last one (also: earliest, latest)
 1234                the record with that offset
 -10                 ten records before the end
 @2h, @90s, @7d      the first record of the last two hours (ms, s, m, h, d, w)
@@ -46,13 +46,13 @@ class Since:
 
 OffsetSpec: TypeAlias = Beginning | End | Absolute | Last | Since
 
+_NAMES = {"beginning": Beginning(), "earliest": Beginning(), "end": End(), "latest": End()}
+
 
 def parse_offset(text: str, now_ms: int) -> OffsetSpec:
     """The place that `text` means; ValueError says what it could have been."""
-    if text == "beginning":
-        return Beginning()
-    if text == "end":
-        return End()
+    if text in _NAMES:
+        return _NAMES[text]
     if text.startswith("@"):
         return Since(_parse_time(text[1:], now_ms))
     if re.fullmatch(r"-?\d+", text, re.ASCII):
