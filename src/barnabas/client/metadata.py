@@ -139,7 +139,7 @@ class Metadata:
         problem: KafkaError | None = None
         for topic in response.topics:
             if topic.error_code == ErrorCode.NONE:
-                found[topic.name] = _topic_info(topic)
+                found[topic.name] = topic_info(topic)
             elif names is not None:
                 problem = problem or topic_error(topic.error_code, topic.name)
         kept = {} if names is None else {n: t for n, t in self.cluster.topics.items() if n not in set(names)}
@@ -160,7 +160,7 @@ class Metadata:
         raise problem
 
 
-def _topic_info(topic: Any) -> TopicInfo:
+def topic_info(topic: Any) -> TopicInfo:
     partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
     return TopicInfo(
         topic.name,
