@@ -30,7 +30,7 @@ def parse_addresses(bootstrap: str) -> list[Address]:
         host, colon, port = text.rpartition(":")
         if not colon or text.endswith("]"):
             host, port = text, str(DEFAULT_PORT)
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        if not host or "/" in host or not port.isdigit() or not 0 < int(port) < 65536:
             raise ValueError(f"{text!r} is not an address of the form host:port")
         addresses.append(Address(host.removeprefix("[").removesuffix("]"), int(port)))
     if not addresses:

@@ -30,7 +30,7 @@ def test_addresses_are_read(text: str, addresses: list[Address]) -> None:
     assert parse_addresses(text) == addresses
 
 
-@pytest.mark.parametrize("text", ["", ",", ":9092", "host:", "host:port", "host:0", "host:70000"])
+@pytest.mark.parametrize("text", ["", ",", ":9092", "host:", "host:port", "host:0", "host:70000", "http://host:9092"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
         parse_addresses(text)
