@@ -46,7 +46,7 @@ class Since:
 
 OffsetSpec: TypeAlias = Beginning | End | Absolute | Last | Since
 
-_NAMES = {"beginning": Beginning(), "earliest": Beginning(), "end": End(), "latest": End()}
+_NAMES: dict[str, OffsetSpec] = {"beginning": Beginning(), "earliest": Beginning(), "end": End(), "latest": End()}
 
 
 def parse_offset(text: str, now_ms: int) -> OffsetSpec:
