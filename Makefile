@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 DECLARED := pyproject.toml setup.py
-CODEC  := $(addprefix src/barnabas/records/,codec.py column_codec.py compaction_codec.py)
+CODEC  := $(addprefix src/barnabas/records/,codec.py column_codec.py row_codec.py compaction_codec.py append_codec.py)
 RELEASE := .release
 
 .DEFAULT_GOAL := help
@@ -42,6 +42,7 @@ bench: setup peers $(RELEASE)/.installed ## Measure a release against Apache Kaf
 	$(BIN)/python -m benchmarks.broker $(ARGS)
 	$(BIN)/python -m benchmarks.coordination $(ARGS)
 	$(BIN)/python -m benchmarks.cluster $(ARGS)
+	$(BIN)/python -m benchmarks.client $(ARGS)
 	$(BIN)/python -m benchmarks.compaction
 
 peers: ## Install the programs that the tests measure against (Kafka, kcat, KafkaJS, ...), where that is allowed
@@ -89,5 +90,5 @@ $(RELEASE)/.wheel: $(DECLARED) $(shell find src -name '*.py') | $(VENV)/.dev
 
 $(RELEASE)/.installed: $(RELEASE)/.wheel
 	@$(BIN)/python -m venv --without-pip $(RELEASE)
-	@$(PIP) --python $(RELEASE)/bin/python install --force-reinstall dist/*.whl
+	@$(PIP) --python $(RELEASE)/bin/python install --force-reinstall "$$(ls dist/*.whl)[arrow]"
 	@touch $@

@@ -86,8 +86,8 @@ def test_librdkafka_reads_what_the_producer_wrote(cluster: str, topic_name: str,
         async with Producer(client, compression_type=codec) as producer:
             for number in range(50):
                 value = b"v" * 100 + b"%d" % number
-                await producer.post(topic_name, value, key=b"k", headers=[("h", b"x"), ("n", None)], timestamp_ms=1000)
-            await producer.post(topic_name, None, key=b"gone")
+                producer.post(topic_name, value, key=b"k", headers=[("h", b"x"), ("n", None)], timestamp=1000)
+            producer.post(topic_name, None, key=b"gone")
 
     run(cluster, work)
     messages = consume_with_librdkafka(cluster, topic_name, 51)
@@ -118,7 +118,7 @@ def test_keys_go_where_librdkafkas_murmur2_sends_them(cluster: str, topic_name: 
     async def work(client: Client) -> list[int]:
         await topics.create_topic(client, topic_name, partitions=7)
         async with Producer(client) as producer:
-            deliveries = [await producer.post(topic_name, b"", key=key) for key in keys]
+            deliveries = [producer.post(topic_name, b"", key=key) for key in keys]
         return [(await delivery).partition for delivery in deliveries]
 
     ours = run(cluster, work)
@@ -137,7 +137,7 @@ def test_keyless_records_reach_every_partition_in_full_batches(cluster: str, top
         await topics.create_topic(client, topic_name, partitions=3)
         async with Producer(client, batch_size=2000) as producer:
             for number in range(2000):
-                await producer.post(topic_name, b"%d" % number)
+                producer.post(topic_name, b"%d" % number)
         return await read_all(client, topic_name)
 
     found = run(cluster, work)
@@ -172,17 +172,17 @@ def test_a_topic_is_created_by_the_first_record(cluster: str, topic_name: str) -
 def test_a_record_that_the_broker_refuses_fails_alone(cluster: str, topic_name: str) -> None:
     async def work(client: Client) -> list[bytes | None]:
         await topics.create_topic(client, topic_name, partitions=1, configs={"max.message.bytes": "2000"})
-        producer = Producer(client, batch_size=1000, linger_ms=0)
-        before = await producer.post(topic_name, b"before")
-        large = await producer.post(topic_name, b"x" * 5000)
-        after = await producer.post(topic_name, b"after")
-        with pytest.raises(KafkaError) as caught:
+        async with Producer(client, batch_size=1000, linger_ms=0) as producer:
+            before = producer.post(topic_name, b"before")
+            large = producer.post(topic_name, b"x" * 5000)
+            after = producer.post(topic_name, b"after")
+            with pytest.raises(KafkaError) as caught:
+                await producer.flush()
+            assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+            with pytest.raises(KafkaError):
+                await large
+            assert [(await before).offset, (await after).offset] == [0, 1]
             await producer.flush()
-        assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
-        with pytest.raises(KafkaError):
-            await large
-        assert [(await before).offset, (await after).offset] == [0, 1]
-        await producer.flush()
         return [record.value for record in (await read_all(client, topic_name))[0]]
 
     assert run(cluster, work) == [b"before", b"after"]
@@ -193,7 +193,7 @@ def test_places_become_offsets(cluster: str, topic_name: str) -> None:
         await topics.create_topic(client, topic_name, partitions=1)
         async with Producer(client) as producer:
             for number in range(10):
-                await producer.send(topic_name, b"x", timestamp_ms=1_000_000 + 1000 * number)
+                await producer.send(topic_name, b"x", timestamp=1_000_000 + 1000 * number)
         partition = TopicPartition(topic_name, 0)
 
         async def offset(place: object) -> int:

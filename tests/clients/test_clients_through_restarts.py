@@ -29,7 +29,7 @@ def test_nothing_is_lost_or_doubled_or_out_of_order_through_two_crashes(tmp_path
 
     async def produce(producer: Producer) -> None:
         for number in range(RECORDS):
-            await producer.post("orders", b"%d" % number)
+            producer.post("orders", b"%d" % number)
             if number % 10 == 0:
                 await asyncio.sleep(0.005)
         await producer.flush()
@@ -67,7 +67,7 @@ def test_a_broker_that_stays_away_fails_the_delivery_in_time(tmp_path: Path) -> 
             producer = Producer(client, delivery_timeout_ms=500)
             await producer.send("orders", b"there")
             server.kill()
-            gone = await producer.post("orders", b"not there")
+            gone = producer.post("orders", b"not there")
             with pytest.raises(KafkaError, match="connection refused; is it running") as caught:
                 await producer.flush()
             assert caught.value.code.retriable

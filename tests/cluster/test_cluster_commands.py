@@ -78,7 +78,7 @@ def topic_on(cluster: Cluster, topic: str, assignment: list[list[int]], *, value
         await topics.create_topic(client, topic, assignment=assignment)
         async with Producer(client) as producer:
             for value in values:
-                await producer.post(topic, value.encode())
+                producer.post(topic, value.encode())
 
     with_client(cluster, work)
     return values

@@ -1,135 +1,176 @@
-"""Records that wait to be sent: per partition a queue of batches.
+"""Records into batches: which partition a record goes to, and into which batch of it.
 
-A batch takes records until it is full, has lingered long enough, or somebody flushes. A record's `Delivery` is a light
-handle on its batch: one future serves all records of it.
+A batch takes records until it is full, has lingered long enough, or somebody flushes. Records of a topic that was never
+seen are parked, in their order, until the cluster tells of it.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
 
+from barnabas.client.buffer_memory import BufferMemory
+from barnabas.client.client import Client
+from barnabas.client.delivery import Delivery, Pending
+from barnabas.client.errors import RecordTooLarge
 from barnabas.client.metadata import TopicPartition
-from barnabas.core.errors import KafkaError
-from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from barnabas.records.builder import BatchBuilder
-from barnabas.records.compression import Compression
+from barnabas.client.partition_queue import PartitionQueue
+from barnabas.client.partitioner import Partitioner, partition_of_key
+from barnabas.client.producer_batch import ProducerBatch
+from barnabas.client.producer_topics import ParkedRecord, ProducerTopic
+from barnabas.client.sender import Sender
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.records import engine
+from barnabas.records.append_codec import DOES_NOT_FIT
+from barnabas.records.batch import HEADER_SIZE
+from barnabas.records.builder import record_size_bound
 from barnabas.records.record import Header
 
-
-@dataclass(frozen=True, slots=True)
-class RecordMetadata:
-    """Where a record landed; the offset is -1 where the broker did not tell (acks=0, a duplicate long gone)."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
+_UNKNOWN_PARTITION = -1
 
 
-class ProducerIdentity(NamedTuple):
-    """What makes retries idempotent: a leader counts sequences per identity and partition."""
+class Accumulator:
+    """The way of a record from the caller to the sender. Its first lines run for every record."""
 
-    producer_id: int = NO_PRODUCER_ID
-    producer_epoch: int = NO_PRODUCER_EPOCH
-
-
-class Appended(NamedTuple):
-    """A leader's answer for one batch; the time is -1 unless the topic stamps records itself."""
-
-    base_offset: int
-    log_append_time_ms: int
-
-
-class ProducerBatch:
-    """Records of one partition that will be appended together or not at all."""
-
-    __slots__ = ("builder", "closing", "created", "done", "partition", "reserved_bytes")
-
-    def __init__(self, partition: TopicPartition, compression: Compression, created: float) -> None:
-        self.partition = partition
-        self.builder = BatchBuilder(compression)
-        self.created = created
-        self.reserved_bytes = 0
-        """What its records may take at most, as the producer counts its memory."""
-        self.closing = asyncio.Event()
-        """Set once the batch takes no more records."""
-        self.done: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-
-    def complete(self, appended: Appended) -> None:
-        self.done.set_result(appended)
-
-    def fail(self, error: KafkaError) -> None:
-        self.done.set_exception(error)
-        self.done.exception()  # the producer reports it too, so a handle that nobody awaits is no loss
-
-
-class Delivery:
-    """Awaited, it gives where the record landed, or raises why it could not be delivered."""
-
-    __slots__ = ("_batch", "_delta", "_timestamp_ms")
-
-    def __init__(self, batch: ProducerBatch, delta: int, timestamp_ms: int) -> None:
-        self._batch = batch
-        self._delta = delta
-        self._timestamp_ms = timestamp_ms
-
-    @property
-    def partition(self) -> TopicPartition:
-        return self._batch.partition
-
-    def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        appended = yield from asyncio.shield(self._batch.done).__await__()
-        topic, partition = self._batch.partition
-        offset = -1 if appended.base_offset < 0 else appended.base_offset + self._delta
-        stamped = appended.log_append_time_ms
-        return RecordMetadata(topic, partition, offset, self._timestamp_ms if stamped < 0 else stamped)
-
-
-class PartitionQueue:
-    """The batches of one partition in their order; only the last one may still take records."""
-
-    __slots__ = ("_batch_size", "_compression", "batches", "identity", "next_sequence", "partition")
-
-    def __init__(self, partition: TopicPartition, compression: Compression, batch_size: int) -> None:
-        self.partition = partition
-        self.batches: deque[ProducerBatch] = deque()
-        self.identity = ProducerIdentity()
-        self.next_sequence = 0
-        self._compression = compression
+    def __init__(
+        self,
+        client: Client,
+        sender: Sender,
+        memory: BufferMemory,
+        partitioner: Partitioner | None,
+        batch_size: int,
+    ) -> None:
+        self.topics = sender.topics
+        self._client = client
+        self._sender = sender
+        self._memory = memory
+        self._partitioner = partitioner
         self._batch_size = batch_size
+        sender.on_learned = self._place_parked
 
     def append(
         self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header],
+        partition: int | None,
+        timestamp_ms: int,
+    ) -> Delivery:
+        known = self.topics.get(topic)
+        if known is None or not known.queues or known.parked:
+            known = self._find(topic)
+            if not known.queues or known.parked:
+                return self._park(known, key, value, headers, partition, timestamp_ms)
+        sticks = key is None and partition is None and self._partitioner is None
+        queue = known.queues[known.sticky.current if sticks else self._choose(known, key, value, partition)]
+        batch = queue.open
+        if batch is not None:
+            delta = batch.append(key, value, headers, timestamp_ms)
+            if delta != DOES_NOT_FIT:
+                return Delivery(batch, delta, timestamp_ms)
+        batch, delta = self._append_anew(known, queue, sticks, key, value, headers, timestamp_ms, self._memory.reserve)
+        return Delivery(batch, delta, timestamp_ms)
+
+    def _choose(self, topic: ProducerTopic, key: bytes | None, value: bytes | None, partition: int | None) -> int:
+        count = len(topic.queues)
+        if partition is None:
+            if self._partitioner is not None:
+                partition = self._partitioner(topic.name, key, value, count)
+            else:
+                assert key is not None
+                return partition_of_key(key, count)
+        if not 0 <= partition < count:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {topic.name!r} has no partition {partition}; it has {count}, counted from 0",
+            )
+        return partition
+
+    def _append_anew(
+        self,
+        topic: ProducerTopic,
+        queue: PartitionQueue,
+        sticks: bool,
         key: bytes | None,
         value: bytes | None,
         headers: Sequence[Header],
         timestamp_ms: int,
-        size_bytes: int,
-        now: float,
+        reserve: Callable[[int], None],
+    ) -> tuple[ProducerBatch, int]:
+        """Where the open batch is full or there is none: try another partition's if that is as good, or begin one."""
+        size = self._checked_size(topic.name, key, value, headers)
+        if sticks and topic.moves_on(self._batch_size, self._sender.has_leader):
+            queue = topic.queues[topic.sticky.current]
+            if queue.open is not None:
+                delta: int = queue.open.append(key, value, headers, timestamp_ms)
+                if delta != DOES_NOT_FIT:
+                    return queue.open, delta
+        batch = ProducerBatch(queue.partition, self._batch_size, self._client.clock.monotonic())
+        delta = batch.append(key, value, headers, timestamp_ms)
+        batch.reserved_bytes = max(size, self._batch_size)
+        reserve(batch.reserved_bytes)
+        self._sender.put(queue, batch)
+        if sticks:
+            topic.sticky_batch = batch
+        return batch, delta
+
+    def _checked_size(self, topic: str, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
+        """What a batch with this record alone takes; one that no request can hold is refused."""
+        size = record_size_bound(key, value, headers) + HEADER_SIZE
+        limit = self._sender.rules.max_request_size
+        if size > limit:
+            raise RecordTooLarge(f"a record of about {size} bytes for {topic!r} is beyond max_request_size={limit}")
+        return size
+
+    def _find(self, name: str) -> ProducerTopic:
+        """A topic, with its queues if the client has seen it already."""
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = self.topics[name] = ProducerTopic(name, self._client.random)
+            info = self._client.metadata.cluster.topics.get(name)
+            if info is not None:
+                topic.learned(info, self._client.clock.monotonic())
+        return topic
+
+    def _park(
+        self,
+        topic: ProducerTopic,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header],
+        partition: int | None,
+        timestamp_ms: int,
     ) -> Delivery:
-        """Add a record of at most `size_bytes` to the last batch, or to a new one where it does not fit."""
-        last = self.batches[-1] if self.batches else None
-        if last is not None and last.builder.estimated_size + size_bytes > self._batch_size:
-            last.closing.set()
-        if last is None or last.closing.is_set():
-            last = ProducerBatch(self.partition, self._compression, now)
-            self.batches.append(last)
-        delta = last.builder.append(key, value, headers, timestamp_ms)
-        last.reserved_bytes += size_bytes
-        return Delivery(last, delta, timestamp_ms)
+        """Keep a record until its topic is known; what is wrong with it shows now."""
+        engine.append_codec.RecordBuffer(0).append(key, value, headers, timestamp_ms)
+        size = self._checked_size(topic.name, key, value, headers)
+        self._memory.reserve(size)
+        deadline = self._client.clock.monotonic() + self._sender.rules.max_block_ms / 1000
+        pending = Pending(TopicPartition(topic.name, _UNKNOWN_PARTITION if partition is None else partition))
+        parked = ParkedRecord(pending, key, value, tuple(headers), partition, timestamp_ms, deadline, size)
+        self._sender.park(topic, parked)
+        return Delivery(pending, 0, timestamp_ms)
 
-    def number(self, batch: ProducerBatch, identity: ProducerIdentity) -> None:
-        """Give a batch its place in the sequence of `identity`; a new identity counts from 0 again."""
-        if identity != self.identity:
-            self.identity = identity
-            self.next_sequence = 0
-        batch.builder.producer_id, batch.builder.producer_epoch = identity
-        batch.builder.base_sequence = self.next_sequence
+    def _place_parked(self, topic: ProducerTopic) -> None:
+        """The topic is known now: its records go where they would have gone."""
+        while topic.parked:
+            parked = topic.parked.popleft()
+            try:
+                parked.placed(*self._place(topic, parked))
+            except KafkaError as error:
+                self._sender.give_up_parked(parked, error)
+            except Exception as error:  # of the caller's partitioner
+                reason = f"no partition was chosen for a record of {topic.name!r}: {error!r}"
+                self._sender.give_up_parked(parked, KafkaError(ErrorCode.INVALID_RECORD, reason))
+            else:
+                self._memory.release(parked.reserved_bytes)
 
-    def appended(self, batch: ProducerBatch) -> None:
-        """The leader has the batch, so the next one takes the next sequence."""
-        self.next_sequence = (self.next_sequence + len(batch.builder)) & 0x7FFFFFFF
+    def _place(self, topic: ProducerTopic, parked: ParkedRecord) -> tuple[ProducerBatch, int]:
+        key, value, headers, timestamp_ms = parked.key, parked.value, parked.headers, parked.timestamp_ms
+        sticks = key is None and parked.partition is None and self._partitioner is None
+        queue = topic.queues[topic.sticky.current if sticks else self._choose(topic, key, value, parked.partition)]
+        if queue.open is not None:
+            delta: int = queue.open.append(key, value, headers, timestamp_ms)
+            if delta != DOES_NOT_FIT:
+                return queue.open, delta
+        return self._append_anew(topic, queue, sticks, key, value, headers, timestamp_ms, self._memory.take)

@@ -62,6 +62,14 @@ class DeliveryTimeout(KafkaError):
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, f"{what} within {option}={milliseconds}{cause}")
 
 
+class Abandoned(KafkaError):
+    """Records that were not acknowledged when their producer was left; whether the cluster has them is not known."""
+
+    def __init__(self) -> None:
+        message = "the producer was left before the record was acknowledged; it may or may not be delivered"
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
+
+
 class NotDelivered(KafkaError):
     """Posted records that failed without anybody having awaited them; raised by the flush that follows."""
 

@@ -1,54 +1,45 @@
 """Which partition a record goes to.
 
 A key goes where Java's client would put it: murmur2 of its bytes, sign bit cleared, modulo the number of partitions, so
-that producers in all languages agree. Records without a key go round the partitions batch by batch (KIP-480): they stay
-with one partition until its batch is full, which makes few large batches instead of many small ones.
+that producers in all languages agree. Records without a key stay with one partition for about a batch, which makes few
+large batches instead of many small ones, and then move on to another (KIP-480). It is drawn by lot, and a partition
+with more batches waiting gets fewer lots: one on a slow broker gets less, until it has caught up (KIP-794).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from random import Random
+from typing import TypeAlias
 
-_SEED = 0x9747B28C
-_MIX = 0x5BD1E995
-_WORD = 0xFFFFFFFF
+from barnabas.records import engine
 
-
-def murmur2(data: bytes) -> int:
-    """The 32-bit MurmurHash2 with Kafka's seed, as an unsigned number."""
-    length = len(data)
-    whole = length & ~3
-    hash_ = _SEED ^ length
-    for position in range(0, whole, 4):
-        word = int.from_bytes(data[position : position + 4], "little") * _MIX & _WORD
-        word = (word ^ word >> 24) * _MIX & _WORD
-        hash_ = (hash_ * _MIX & _WORD) ^ word
-    if length > whole:
-        hash_ = (hash_ ^ int.from_bytes(data[whole:], "little")) * _MIX & _WORD
-    hash_ = (hash_ ^ hash_ >> 13) * _MIX & _WORD
-    return hash_ ^ hash_ >> 15
+Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
+"""A caller's choice, given topic, key, value and the number of partitions."""
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:
-    return (murmur2(key) & 0x7FFFFFFF) % partition_count
+    hashed: int = engine.append_codec.murmur2(key)
+    return (hashed & 0x7FFFFFFF) % partition_count
 
 
 class StickyPartition:
-    """The partition that keyless records of one topic go to for now."""
+    """The partition that keyless records of one topic go to for now: `current`."""
 
-    __slots__ = ("_current", "_random")
+    __slots__ = ("_random", "current")
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._current = -1
+        self.current = 0
 
-    def current(self, partition_count: int) -> int:
-        if not 0 <= self._current < partition_count:
-            self._current = self._random.randrange(partition_count)
-        return self._current
-
-    def next(self, partition_count: int) -> None:
-        """Move on, to another partition wherever there is one."""
-        if partition_count > 1:
-            step = 1 + self._random.randrange(partition_count - 1)
-            self._current = (self._current + step) % partition_count
+    def move(self, waiting_batches: Sequence[int | None]) -> None:
+        """Draw the next one, given how many batches wait for each partition; None is one that has no leader."""
+        lengths = [length for length in waiting_batches if length is not None]
+        longest = max(lengths, default=0)
+        lots = [0 if length is None else longest + 1 - length for length in waiting_batches]
+        if not lengths:  # nobody leads anything: one is as good as another
+            lots = [1] * len(waiting_batches)
+        cumulative = list(accumulate(lots))
+        drawn = self._random.randrange(cumulative[-1])
+        self.current = next(index for index, end in enumerate(cumulative) if drawn < end)

@@ -1,274 +1,278 @@
 """The producer: records in, acknowledged batches out.
 
-Each partition has one task while it has batches: it waits for the first batch to fill or to linger, sends it to the
-leader, repeats it while errors may pass, then takes the next. So batches of a partition are never in flight together,
-and keep their order through retries and changes of leader; partitions do not wait for each other. With idempotence, a
-batch keeps its sequence through all attempts and the leader appends it once.
+    async with Producer("localhost:9092") as producer:
+        landed = await producer.send("orders", b"two apples", key=b"customer-7")
+
+`post` writes a record straight into the batch of its partition and returns; the sender does the rest. Leaving the
+`async with` waits for all that was posted; leaving it by an exception gives up what is not acknowledged yet.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple, Self
 
-from barnabas.client.accumulator import (
-    Appended,
-    Delivery,
-    PartitionQueue,
-    ProducerBatch,
-    ProducerIdentity,
-    RecordMetadata,
-)
+from barnabas.client.accumulator import Accumulator
+from barnabas.client.buffer_memory import BufferMemory
 from barnabas.client.client import Client
-from barnabas.client.errors import RecordTooLarge, refused
-from barnabas.client.metadata import TopicInfo, TopicPartition
-from barnabas.client.partitioner import StickyPartition, partition_of_key
-from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.records.builder import record_size_bound
+from barnabas.client.delivery import Delivery, Failures, Moved, Pending, RecordMetadata
+from barnabas.client.errors import Abandoned, BufferFull
+from barnabas.client.identity import Identity
+from barnabas.client.options import WrongOption, at_least, names_options, one_of
+from barnabas.client.partitioner import Partitioner
+from barnabas.client.sender import ACKS_NONE, Sender, SendingRules
+from barnabas.client.serializers import Serializer, serializer
+from barnabas.client.session import Session
+from barnabas.core.errors import KafkaError
 from barnabas.records.compression import BY_NAME
 from barnabas.records.record import Header
-from barnabas.wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.wire.messages.k22_init_producer_id import InitProducerIdRequest
 
-ACKS_NONE = 0
 ACKS_LEADER = 1
 ACKS_ALL = -1
+_ACKS = {"all": ACKS_ALL, ACKS_ALL: ACKS_ALL, ACKS_LEADER: ACKS_LEADER, ACKS_NONE: ACKS_NONE}
+_MOST_IN_FLIGHT = 5  # as many batches of a producer as a leader remembers per partition
+_POSTS_PER_TURN = 1000
+
+Timestamp = int | datetime
 
 
+class NewRecord(NamedTuple):
+    """A record for `send_many`."""
+
+    value: Any
+    key: Any = None
+    headers: Sequence[Header] = ()
+    partition: int | None = None
+    timestamp: Timestamp | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerMetrics:
+    """What a producer has done so far, and what it holds now."""
+
+    records_sent: int
+    bytes_sent: int
+    records_failed: int
+    requests_sent: int
+    batches_repeated: int
+    buffered_bytes: int
+    batches_waiting: int
+    batches_in_flight: int
+
+
+@names_options
 class Producer:
-    """Options are Kafka's in snake case. Owned by the event loop of its client; leaving it flushes."""
+    """Options are Kafka's in snake case. Owned by the event loop that enters it."""
 
     def __init__(
         self,
-        client: Client,
+        cluster: str | Client,
         *,
-        acks: int = ACKS_ALL,
+        acks: int | str = "all",
+        enable_idempotence: bool | None = None,
         compression_type: str = "none",
         batch_size: int = 16_384,
         linger_ms: int = 5,
         buffer_memory: int = 32 << 20,
         max_request_size: int = 1 << 20,
+        max_in_flight_requests_per_connection: int = 5,
         max_block_ms: int = 60_000,
         request_timeout_ms: int = 30_000,
         delivery_timeout_ms: int = 120_000,
-        enable_idempotence: bool = True,
+        metadata_max_age_ms: int = 300_000,
+        partitioner: Partitioner | None = None,
+        key_serializer: str | Serializer = "bytes",
+        value_serializer: str | Serializer = "bytes",
+        client_id: str = "barnabas",
     ) -> None:
-        if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
-            raise ValueError(f"acks={acks} is none of 0, 1 and -1 (all)")
-        if compression_type not in BY_NAME:
-            raise ValueError(f"compression_type {compression_type!r} is none of {', '.join(BY_NAME)}")
-        self._client = client
-        self._acks = acks
-        self._compression = BY_NAME[compression_type]
-        self._batch_size = batch_size
-        self._linger_seconds = linger_ms / 1000
-        self._buffer_memory = buffer_memory
-        self._max_request_size = max_request_size
-        self._max_block_ms = max_block_ms
-        self._request_timeout_ms = request_timeout_ms
-        self._delivery_timeout_seconds = delivery_timeout_ms / 1000
-        self._is_idempotent = enable_idempotence and acks == ACKS_ALL
-        self._identity: ProducerIdentity | None = None
-        self._identifying = asyncio.Lock()
-        self._queues: dict[TopicPartition, PartitionQueue] = {}
-        self._senders: dict[TopicPartition, asyncio.Task[None]] = {}
-        self._sticky: dict[str, StickyPartition] = {}
-        self._buffered_bytes = 0
-        self._room = asyncio.Event()
-        self._failure: KafkaError | None = None
+        one_of("acks", acks, _ACKS)
+        one_of("compression_type", compression_type, BY_NAME)
+        may_be_idempotent = _ACKS[acks] == ACKS_ALL and max_in_flight_requests_per_connection <= _MOST_IN_FLIGHT
+        if enable_idempotence and not may_be_idempotent:
+            needed = f"acks='all' and max_in_flight_requests_per_connection of {_MOST_IN_FLIGHT} at most"
+            raise WrongOption(f"enable_idempotence=True needs {needed}")
+        self._is_idempotent = may_be_idempotent if enable_idempotence is None else enable_idempotence
+        self._rules = SendingRules(
+            acks=_ACKS[acks],
+            compression=BY_NAME[compression_type],
+            linger_seconds=at_least("linger_ms", linger_ms, 0) / 1000,
+            max_in_flight=at_least("max_in_flight_requests_per_connection", max_in_flight_requests_per_connection, 1),
+            max_request_size=at_least("max_request_size", max_request_size, 1),
+            max_block_ms=at_least("max_block_ms", max_block_ms, 0),
+            request_timeout_ms=at_least("request_timeout_ms", request_timeout_ms, 1),
+            delivery_timeout_ms=at_least("delivery_timeout_ms", delivery_timeout_ms, 1),
+            metadata_max_age_ms=at_least("metadata_max_age_ms", metadata_max_age_ms, 1),
+        )
+        self._batch_size = min(at_least("batch_size", batch_size, 1), max_request_size)
+        self._memory = BufferMemory(at_least("buffer_memory", buffer_memory, 1))
+        self._partitioner = partitioner
+        self._key_serializer = serializer("key_serializer", key_serializer)
+        self._value_serializer = serializer("value_serializer", value_serializer)
+        self._session = Session(self, cluster, client_id=client_id, request_timeout_ms=request_timeout_ms)
+        self._failures = Failures()
+        self._sender: Sender | None = None
+        self._append: Callable[..., Delivery]
 
     async def __aenter__(self) -> Self:
+        client = await self._session.open()
+        identity = Identity(client, is_idempotent=self._is_idempotent)
+        self._sender = Sender(client, self._rules, identity, self._memory, self._failures)
+        accumulator = Accumulator(client, self._sender, self._memory, self._partitioner, self._batch_size)
+        self._append = accumulator.append
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            await self.flush()
-        else:
-            await self._abandon()
+        """Leaving flushes, and raises what nobody was told of; leaving by an exception gives up what is pending."""
+        try:
+            if kind is None:
+                await self.flush()
+        finally:
+            sender, self._sender = self._sender, None
+            try:
+                if sender is not None:
+                    await sender.close(Abandoned())
+            finally:
+                await self._session.close()
 
     async def send(
         self,
         topic: str,
-        value: bytes | None,
+        value: Any,
         *,
-        key: bytes | None = None,
+        key: Any = None,
         headers: Sequence[Header] = (),
         partition: int | None = None,
-        timestamp_ms: int | None = None,
+        timestamp: Timestamp | None = None,
     ) -> RecordMetadata:
         """Send a record and wait until it is acknowledged. A cancelled call may still deliver."""
-        posted = await self.post(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
-        return await posted
+        return await (await self._post(topic, value, key, headers, partition, timestamp))
 
-    async def post(
+    def post(
         self,
         topic: str,
-        value: bytes | None,
+        value: Any,
         *,
-        key: bytes | None = None,
+        key: Any = None,
         headers: Sequence[Header] = (),
         partition: int | None = None,
-        timestamp_ms: int | None = None,
+        timestamp: Timestamp | None = None,
     ) -> Delivery:
-        """Put a record into its batch, waiting only for the topic's metadata and for room in the buffer."""
-        size = record_size_bound(key, value, headers)
-        if size > self._max_request_size:
-            raise RecordTooLarge(
-                f"a record of about {size} bytes for {topic!r} is beyond max_request_size={self._max_request_size}"
-            )
-        found = self._client.metadata.cluster.topics.get(topic) or await self._find_topic(topic)
-        while self._buffered_bytes > self._buffer_memory:
-            self._room.clear()
-            await self._room.wait()
-        target = TopicPartition(topic, self._choose(found, key, partition))
-        queue = self._queues.get(target)
-        if queue is None:
-            queue = self._queues[target] = PartitionQueue(target, self._compression, self._batch_size)
-        stamp = self._client.clock.now_ms() if timestamp_ms is None else timestamp_ms
-        batches_before = len(queue.batches)
-        delivery = queue.append(key, value, headers, stamp, size, self._client.clock.monotonic())
-        self._buffered_bytes += size
-        if target not in self._senders:
-            self._senders[target] = asyncio.create_task(self._drain(queue))
-        elif len(queue.batches) > batches_before:
-            if key is None and partition is None:
-                self._sticky[topic].next(len(found.partitions))
-            await asyncio.sleep(0)  # a batch is full: let it leave, however busy the caller is
-        return delivery
+        """Put a record into its batch and return at once; await the handle to learn where the record landed.
 
-    async def flush(self) -> None:
-        """Wait until everything posted so far is acknowledged; the first failure since the last flush is raised."""
-        waiting = [batch for queue in self._queues.values() for batch in queue.batches]
-        for batch in waiting:
-            batch.closing.set()
-        if waiting:
-            await asyncio.wait([batch.done for batch in waiting])
-        failure, self._failure = self._failure, None
+        With no room left it raises `BufferFull`: `await producer.room()`, then post again.
+        """
+        client = self._session.check()
+        if value is not None and self._value_serializer is not None:
+            value = self._value_serializer.serialize(topic, value)
+        if key is not None and self._key_serializer is not None:
+            key = self._key_serializer.serialize(topic, key)
+        if timestamp is None:
+            timestamp = client.clock.now_ms()
+        elif isinstance(timestamp, datetime):
+            timestamp = round(timestamp.timestamp() * 1000)
+        return self._append(topic, key, value, headers, partition, timestamp)
+
+    async def send_many(self, topic: str, records: Iterable[Any]) -> list[RecordMetadata]:
+        """Send values, or `NewRecord`s, and wait until all are acknowledged; where each landed, in their order.
+
+        If some fail, the first failure is raised when the fate of all is known. A cancelled call may still deliver.
+        """
+        posted: list[Delivery] = []
+        for record in records:
+            value, key, headers, partition, timestamp = record if isinstance(record, NewRecord) else NewRecord(record)
+            if len(posted) % _POSTS_PER_TURN == 0:
+                await self.room()
+            posted.append(await self._post(topic, value, key, headers, partition, timestamp))
+        landed: list[RecordMetadata] = []
+        failure: KafkaError | None = None
+        for delivery in posted:
+            try:
+                landed.append(await delivery)
+            except KafkaError as error:
+                failure = failure or error
         if failure is not None:
             raise failure
+        return landed
 
-    async def _abandon(self) -> None:
-        """Stop without waiting; what is not acknowledged yet may or may not be delivered."""
-        for sender in self._senders.values():
-            sender.cancel()
-        await asyncio.gather(*self._senders.values(), return_exceptions=True)
+    async def _post(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Sequence[Header],
+        partition: int | None,
+        timestamp: Timestamp | None,
+    ) -> Delivery:
+        """Post as soon as there is room."""
+        while True:
+            try:
+                return self.post(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
+            except BufferFull:
+                await self.room()
 
-    async def _find_topic(self, name: str) -> TopicInfo:
-        """A topic that the broker is about to create is unknown or leaderless for a moment."""
-        deadline = self._client.clock.monotonic() + self._max_block_ms / 1000
+    async def room(self) -> None:
+        """Wait until there is room for another batch; the loop gets its turn in any case."""
+        self._session.check()
+        await asyncio.sleep(0)
+        if not self._memory.has_room(self._batch_size):
+            self._open_sender().wake()
+            await self._memory.room(self._batch_size, self._rules.max_block_ms)
+
+    async def flush(self) -> None:
+        """Wait until everything posted so far is settled; a failure that nobody was told of is raised."""
+        self._session.check()
+        sender = self._open_sender()
+        for parked in sender.last_parked():
+            await _settled(parked)
+        sender.close_batches()
+        unsettled: list[Pending] = [*sender.batches()]
+        while unsettled:
+            parts: list[Pending] = []
+            for pending in unsettled:
+                await _settled(pending)
+                if isinstance(outcome := pending.outcome, Moved):
+                    parts += [part for _, part in outcome.parts]
+            unsettled = parts
+        self._failures.raise_unseen()
+
+    async def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has; one that does not exist is created, where the cluster does that."""
+        client = self._session.check()
+        deadline = client.clock.monotonic() + self._rules.max_block_ms / 1000
         tries = 0
         while True:
             try:
-                return await self._client.metadata.topic(name, create=True)
+                return len((await client.metadata.topic(topic, create=True)).partitions)
             except KafkaError as error:
-                pause = self._client.backoff_seconds(tries)
-                if not error.code.retriable or self._client.clock.monotonic() + pause > deadline:
+                pause = client.backoff_seconds(tries)
+                if not error.retriable or client.clock.monotonic() + pause > deadline:
                     raise
             tries += 1
             await asyncio.sleep(pause)
 
-    def _choose(self, topic: TopicInfo, key: bytes | None, partition: int | None) -> int:
-        count = len(topic.partitions)
-        if partition is not None:
-            if not 0 <= partition < count:
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"topic {topic.name!r} has no partition {partition}; it has {count}, counted from 0",
-                )
-            return partition
-        if key is not None:
-            return partition_of_key(key, count)
-        sticky = self._sticky.get(topic.name)
-        if sticky is None:
-            sticky = self._sticky[topic.name] = StickyPartition(self._client.random)
-        return sticky.current(count)
-
-    async def _drain(self, queue: PartitionQueue) -> None:
-        """Deliver a partition's batches one after the other until there are none."""
-        try:
-            while queue.batches:
-                batch = queue.batches[0]
-                await self._linger(batch)
-                try:
-                    batch.complete(await self._deliver(queue, batch))
-                    queue.appended(batch)
-                except KafkaError as error:
-                    self._failure = self._failure or error
-                    batch.fail(error)
-                queue.batches.popleft()
-                self._release(batch)
-        finally:
-            del self._senders[queue.partition]
-            for batch in queue.batches:  # there are some only if this task was cancelled
-                batch.done.cancel()
-            queue.batches.clear()
-
-    async def _linger(self, batch: ProducerBatch) -> None:
-        if self._linger_seconds > 0:
-            try:
-                async with asyncio.timeout(self._linger_seconds):
-                    await batch.closing.wait()
-            except TimeoutError:
-                pass
-        batch.closing.set()
-
-    async def _deliver(self, queue: PartitionQueue, batch: ProducerBatch) -> Appended:
-        """Send a batch until it is answered for good. Whatever fails costs the identity: its sequence has a gap."""
-        if self._is_idempotent:
-            queue.number(batch, await self._identify())
-        data = batch.builder.build()
-        deadline = batch.created + self._delivery_timeout_seconds
-        tries = 0
-        while True:
-            try:
-                return await self._produce(batch.partition, data)
-            except KafkaError as error:
-                if error.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                    return Appended(-1, -1)  # an earlier attempt succeeded, too long ago for its offset to be known
-                pause = self._client.backoff_seconds(tries)
-                if not error.code.retriable or self._client.clock.monotonic() + pause > deadline:
-                    self._identity = None
-                    raise
-                self._client.metadata.forget([batch.partition.topic])
-            tries += 1
-            await asyncio.sleep(pause)
-
-    async def _produce(self, partition: TopicPartition, batch: bytearray) -> Appended:
-        """One attempt."""
-        leader = await self._client.metadata.leader_of(partition)
-        topic = await self._client.metadata.topic(partition.topic)
-        data = PartitionProduceData(index=partition.partition, records=batch)
-        request = ProduceRequest(
-            acks=self._acks,
-            timeout_ms=self._request_timeout_ms,
-            topic_data=[TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=[data])],
+    def metrics(self) -> ProducerMetrics:
+        """Counts since the start, and what is held now."""
+        self._session.check()
+        sender = self._open_sender()
+        return ProducerMetrics(
+            records_sent=sender.records_sent,
+            bytes_sent=sender.bytes_sent,
+            records_failed=sender.records_failed,
+            requests_sent=sender.requests_sent,
+            batches_repeated=sender.batches_repeated,
+            buffered_bytes=self._memory.used_bytes,
+            batches_waiting=sum(len(queue.waiting) for queue in sender.active),
+            batches_in_flight=sum(len(queue.in_flight) for queue in sender.active),
         )
-        if self._acks == ACKS_NONE:
-            await self._client.send(leader, request)
-            return Appended(-1, -1)
-        response = await self._client.ask(leader, request)
-        answer = response.responses[0].partition_responses[0]
-        if answer.error_code == ErrorCode.NONE:
-            return Appended(answer.base_offset, answer.log_append_time_ms)
-        reasons = [record.batch_index_error_message for record in answer.record_errors]
-        message = next(filter(None, reasons), None) or answer.error_message
-        raise refused(answer.error_code, f"cannot append to {partition}", message)
 
-    async def _identify(self) -> ProducerIdentity:
-        """This producer's id and epoch, from any broker, the first time and after a failure."""
-        async with self._identifying:
-            if self._identity is None:
-                self._identity = await self._client.retrying(self._init_producer_id)
-            return self._identity
+    def _open_sender(self) -> Sender:
+        assert self._sender is not None  # for the session is open
+        return self._sender
 
-    async def _init_producer_id(self) -> ProducerIdentity:
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=self._request_timeout_ms)
-        response = await self._client.metadata.ask_any(request)
-        if response.error_code:
-            raise refused(response.error_code, "cannot get a producer id")
-        return ProducerIdentity(response.producer_id, response.producer_epoch)
 
-    def _release(self, batch: ProducerBatch) -> None:
-        self._buffered_bytes -= batch.reserved_bytes
-        self._room.set()
+async def _settled(pending: Pending) -> None:
+    if not pending.done.done():
+        await asyncio.wait([pending.done])

@@ -2,7 +2,7 @@
 
 The compiled one carries the digest of the sources that it was made from. If those are not the files beside it, edits
 would silently not run, so it is refused. `BARNABAS_PURE=1` refuses it too. Whoever needs the codec asks for
-`engine.codec`, `engine.column_codec` or `engine.compaction_codec` at the time of the call.
+`engine.codec`, `engine.column_codec` and the like at the time of the call.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from barnabas.records import append_codec as plain_append_codec
 from barnabas.records import codec as plain_codec
 from barnabas.records import column_codec as plain_column_codec
 from barnabas.records import compaction_codec as plain_compaction_codec
+from barnabas.records import row_codec as plain_row_codec
 
-SOURCES = ("codec.py", "column_codec.py", "compaction_codec.py")
+SOURCES = ("codec.py", "column_codec.py", "row_codec.py", "compaction_codec.py", "append_codec.py")
 COMPILED_MODULE = "barnabas.records._codec_c"
 BUILD_COMMAND = "python setup.py build_ext --inplace"
 
@@ -25,7 +27,9 @@ BUILD_COMMAND = "python setup.py build_ext --inplace"
 class Choice(NamedTuple):
     codec: Any
     column_codec: Any
+    row_codec: Any
     compaction_codec: Any
+    append_codec: Any
     compiled: bool
     reason: str
 
@@ -42,11 +46,13 @@ def choose(pure: bool) -> Choice:
         return _plain(f"{COMPILED_MODULE} does not load: {error}")
     if source_digest() != compiled.SOURCE_DIGEST:
         return _plain(f"{compiled.__file__} was built from other sources; rebuild it with `{BUILD_COMMAND}`")
-    return Choice(compiled, compiled, compiled, True, f"{compiled.__file__} fits its sources")
+    return Choice(compiled, compiled, compiled, compiled, compiled, True, f"{compiled.__file__} fits its sources")
 
 
 def _plain(reason: str) -> Choice:
-    return Choice(plain_codec, plain_column_codec, plain_compaction_codec, False, reason)
+    return Choice(
+        plain_codec, plain_column_codec, plain_row_codec, plain_compaction_codec, plain_append_codec, False, reason
+    )
 
 
 def source_digest() -> str:
@@ -54,7 +60,7 @@ def source_digest() -> str:
     return hashlib.sha256(b"".join((here / name).read_bytes() for name in SOURCES)).hexdigest()
 
 
-codec, column_codec, compaction_codec, COMPILED, REASON = choose(
+codec, column_codec, row_codec, compaction_codec, append_codec, COMPILED, REASON = choose(
     pure=os.environ.get("BARNABAS_PURE", "0") not in ("", "0")
 )
 

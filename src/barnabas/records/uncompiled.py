@@ -49,4 +49,4 @@ def _only_compiled(*_: Any) -> NoReturn:
     raise NotImplementedError("this is C's, and codec.py asks for it only when it is compiled")
 
 
-address = memcpy = PyByteArray_FromStringAndSize = _only_compiled
+address = cast = memcpy = PyByteArray_AS_STRING = PyByteArray_FromStringAndSize = _only_compiled

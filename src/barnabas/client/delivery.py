@@ -1,0 +1,170 @@
+"""What a caller holds after posting a record: a handle that tells where it landed, or why it did not.
+
+A handle is light, for there is one per record: it points to the record's batch, whose one future serves them all. A
+batch that was too large for the broker is split; its handles then find their record in the parts. A batch that failed
+remembers how many of its handles have raised the error, so that a failure that nobody saw can still be reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from barnabas.client.errors import NotDelivered
+from barnabas.client.metadata import TopicPartition
+from barnabas.core.errors import KafkaError
+
+_TOLD = -1  # in place of a delta: this handle has raised its error once
+_KEPT_FAILURES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RecordMetadata:
+    """Where a record landed; the offset is -1 where the broker did not tell (acks=0, a duplicate long gone)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class Appended(NamedTuple):
+    """A leader's answer for one batch; the time is -1 unless the topic stamps records itself."""
+
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+
+
+class Moved(NamedTuple):
+    """The records are elsewhere: each part holds those from its first delta on, up to the next part's."""
+
+    parts: tuple[tuple[int, Pending], ...]
+
+
+class Pending:
+    """Records with one fate: a batch, or what waits to get into one."""
+
+    __slots__ = ("done", "partition", "unseen")
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.done: asyncio.Future[Appended | Moved] = asyncio.get_running_loop().create_future()
+        self.unseen = 0
+        """How many of its records failed without anybody having been told."""
+
+    def complete(self, outcome: Appended | Moved) -> None:
+        if not self.done.done():
+            self.done.set_result(outcome)
+
+    def fail(self, error: KafkaError, record_count: int) -> None:
+        """All its handles raise `error` from now on."""
+        if not self.done.done():
+            self.unseen = record_count
+            self.done.set_exception(error)
+            self.done.exception()  # the producer reports what nobody saw, so asyncio need not complain
+
+    @property
+    def outcome(self) -> Appended | Moved | None:
+        """How it ended; None if it did not, or failed."""
+        return self.done.result() if self.done.done() and not self.done.exception() else None
+
+    @property
+    def error(self) -> KafkaError | None:
+        error = self.done.exception() if self.done.done() else None
+        return error if isinstance(error, KafkaError) else None
+
+
+class Delivery:
+    """Awaited, it gives where the record landed, or raises why it could not be delivered.
+
+    A wait that is cancelled changes nothing for the record: it may still be delivered.
+    """
+
+    __slots__ = ("_delta", "_pending", "_timestamp_ms")
+
+    def __init__(self, pending: Pending, delta: int, timestamp_ms: int) -> None:
+        self._pending = pending
+        self._delta = delta
+        self._timestamp_ms = timestamp_ms
+
+    @property
+    def partition(self) -> TopicPartition:
+        """Where it goes; the number is -1 while the topic is not known."""
+        while isinstance(outcome := self._pending.outcome, Moved):
+            self._pending, self._delta = _part_of(outcome, self._delta)
+        return self._pending.partition
+
+    @property
+    def topic(self) -> str:
+        return self._pending.partition.topic
+
+    @property
+    def is_done(self) -> bool:
+        """Whether awaiting it gives its answer at once."""
+        pending = self._pending
+        while pending.done.done():
+            if pending.error is not None:
+                return True
+            outcome = pending.done.result()
+            if isinstance(outcome, Appended):
+                return True
+            pending, _ = _part_of(outcome, self._delta)
+        return False
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        while True:
+            done = self._pending.done
+            if not done.done():
+                yield from asyncio.wait([done]).__await__()
+            try:
+                outcome = done.result()
+            except KafkaError:
+                if self._delta != _TOLD:
+                    self._delta = _TOLD
+                    self._pending.unseen -= 1
+                raise
+            if isinstance(outcome, Appended):
+                return self._landed(outcome)
+            self._pending, self._delta = _part_of(outcome, self._delta)
+
+    def _landed(self, appended: Appended) -> RecordMetadata:
+        topic, partition = self._pending.partition
+        offset = -1 if appended.base_offset < 0 else appended.base_offset + self._delta
+        stamped = appended.log_append_time_ms
+        return RecordMetadata(topic, partition, offset, self._timestamp_ms if stamped < 0 else stamped)
+
+
+def _part_of(moved: Moved, delta: int) -> tuple[Pending, int]:
+    first, pending = next(part for part in reversed(moved.parts) if part[0] <= delta)
+    return pending, delta - first
+
+
+class Failures:
+    """What could not be delivered, until somebody has been told: whoever awaits the handle, or whoever flushes."""
+
+    def __init__(self) -> None:
+        self._failed: deque[Pending] = deque()
+        self._forgotten = 0
+        self._first: KafkaError | None = None
+
+    def add(self, failed: Pending) -> None:
+        self._failed.append(failed)
+        if len(self._failed) > _KEPT_FAILURES:
+            self._failed = deque(pending for pending in self._failed if pending.unseen)
+        if len(self._failed) > _KEPT_FAILURES:  # nobody looks: the number and the first reason must do
+            oldest = self._failed.popleft()
+            self._first = self._first or oldest.error
+            self._forgotten += oldest.unseen
+
+    def raise_unseen(self) -> None:
+        """Raise what nobody was told yet, and count it as told."""
+        unseen = [pending for pending in self._failed if pending.unseen]
+        count = self._forgotten + sum(pending.unseen for pending in unseen)
+        first = self._first or next((pending.error for pending in unseen), None)
+        self._failed.clear()
+        self._forgotten, self._first = 0, None
+        if first is not None:
+            raise NotDelivered(first, count)

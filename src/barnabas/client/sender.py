@@ -1,0 +1,500 @@
+"""Takes batches from their queues to the leaders, and answers back to the batches.
+
+There is no task per record or per partition. One plain function, the round, looks at all queues that hold something:
+it gives up what is too old, and sends what is ready, the batches of several partitions of one leader in one request. A
+round follows whatever may have changed the picture: a new or a full batch, an answer, the metadata of a topic, a time
+that has come. A request in flight is a task, and so is a look for a topic or for the producer's identity.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from barnabas.client.buffer_memory import BufferMemory
+from barnabas.client.client import Client
+from barnabas.client.delivery import Appended, Failures, Pending
+from barnabas.client.errors import DeliveryTimeout, RecordTooLarge, refused
+from barnabas.client.identity import Identity, ProducerIdentity
+from barnabas.client.metadata import BrokerInfo, TopicPartition
+from barnabas.client.partition_queue import PartitionQueue
+from barnabas.client.producer_batch import ProducerBatch
+from barnabas.client.producer_topics import ParkedRecord, ProducerTopic
+from barnabas.core import logs
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.records.compression import Compression
+from barnabas.wire.messages.k00_produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+_log = logs.get_logger(__name__)
+ACKS_NONE = 0
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+_GAPS = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
+"""What a leader says whose count of our sequence numbers is not ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendingRules:
+    acks: int
+    compression: Compression
+    linger_seconds: float
+    max_in_flight: int
+    max_request_size: int
+    max_block_ms: int
+    request_timeout_ms: int
+    delivery_timeout_ms: int
+    metadata_max_age_ms: int
+
+
+class Lane:
+    """The way to one broker. Until a request got through, one goes alone: the next must not overtake it."""
+
+    __slots__ = ("in_flight", "is_proven", "muted_until")
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self.is_proven = False
+        self.muted_until = 0.0
+        """A broker whose quota is used up does not want to hear before (KIP-219)."""
+
+
+class Sender:
+    """Owned by the loop that runs it. Nothing is left running after `close`."""
+
+    def __init__(
+        self,
+        client: Client,
+        rules: SendingRules,
+        identity: Identity,
+        memory: BufferMemory,
+        failures: Failures,
+    ) -> None:
+        self.rules = rules
+        self.identity = identity
+        self.on_learned: Callable[[ProducerTopic], None] = lambda _: None
+        """Called when a topic was found, or found again."""
+        self.topics: dict[str, ProducerTopic] = {}
+        self.active: dict[PartitionQueue, None] = {}
+        """The queues that hold a batch, waiting or in flight, the longest unserved first."""
+        self.requests_sent = 0
+        self.batches_repeated = 0
+        self.records_sent = 0
+        self.bytes_sent = 0
+        self.records_failed = 0
+        self._client = client
+        self._memory = memory
+        self._failures = failures
+        self._loop = asyncio.get_running_loop()
+        self._lanes: dict[int, Lane] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._looking: set[str] = set()
+        self._is_obtaining = False
+        self._identity_tries = 0
+        self._identity_retry_at = 0.0
+        self._is_round_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._next_round_at = inf
+
+    def wake(self) -> None:
+        """Have a round as soon as the loop gets to it."""
+        if not self._is_round_due:
+            self._is_round_due = True
+            self._loop.call_soon(self._round)
+
+    def put(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Take in a new batch, whose memory is reserved."""
+        queue.add(batch)
+        self.active[queue] = None
+        self.wake()
+
+    def park(self, topic: ProducerTopic, record: ParkedRecord) -> None:
+        topic.parked.append(record)
+        self.wake()
+
+    def last_parked(self) -> list[Pending]:
+        """The last record of each topic that is not known yet; those before it are settled no later."""
+        return [topic.parked[-1].pending for topic in self.topics.values() if topic.parked]
+
+    def batches(self) -> list[ProducerBatch]:
+        """All that are not settled."""
+        return [batch for queue in self.active for batch in (*queue.in_flight, *queue.waiting)]
+
+    def has_leader(self, partition: TopicPartition) -> bool:
+        return self._leader_id(partition) is not None
+
+    def close_batches(self) -> None:
+        """Let everything leave without lingering."""
+        for queue in self.active:
+            queue.close()
+        self.wake()
+
+    def abandon_waiting(self, error: KafkaError) -> None:
+        """Give up everything that is not in flight."""
+        for topic in self.topics.values():
+            while topic.parked:
+                self.give_up_parked(topic.parked.popleft(), error)
+        for queue in self.active:
+            queue.close()
+            while queue.waiting:
+                self._give_up(queue.waiting.popleft(), error)
+
+    async def close(self, error: KafkaError) -> None:
+        """Stop; what is still unsettled fails with `error`."""
+        self._is_round_due = True  # no further round is scheduled
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.abandon_waiting(error)
+        for queue in self.active:
+            for batch in queue.in_flight:
+                self._give_up(batch, error)
+            queue.in_flight.clear()
+        self.active.clear()
+
+    # the round
+
+    def _round(self) -> None:
+        self._is_round_due = False
+        now = self._client.clock.monotonic()
+        self._next_round_at = inf
+        for topic in self.topics.values():
+            if topic.parked or now > topic.learned_at + self.rules.metadata_max_age_ms / 1000:
+                self._mind(topic, now)
+        identity = self._identity_now(now)
+        by_leader: dict[int, list[PartitionQueue]] = {}
+        for queue in list(self.active):
+            self._expire(queue, now)
+            if not queue.waiting:
+                if not queue.in_flight:
+                    del self.active[queue]
+                continue
+            if identity is not None and self._is_ready(queue, now) and self.identity.may_receive(queue.partition):
+                leader_id = self._leader_of(queue, now)
+                if leader_id is not None:
+                    by_leader.setdefault(leader_id, []).append(queue)
+        if identity is not None:
+            for leader_id, queues in by_leader.items():
+                self._fill(leader_id, queues, identity, now)
+        self._set_timer(now)
+
+    def _is_ready(self, queue: PartitionQueue, now: float) -> bool:
+        linger = 0.0 if self._memory.waiting else self.rules.linger_seconds
+        ready_at = queue.ready_at(linger, self.rules.max_in_flight)
+        if ready_at is None:
+            return False
+        if ready_at > now:
+            self._look_again(ready_at)
+        return ready_at <= now
+
+    def _leader_of(self, queue: PartitionQueue, now: float) -> int | None:
+        """Whom to send to; None while that is not known, or the former leader still owes answers."""
+        leader_id = self._leader_id(queue.partition)
+        if leader_id is None:
+            self._look_for(self.topics[queue.partition.topic], now)
+        elif queue.in_flight and queue.leader_id != leader_id:
+            return None
+        return leader_id
+
+    def _leader_id(self, partition: TopicPartition) -> int | None:
+        cluster = self._client.metadata.cluster
+        info = cluster.topics.get(partition.topic)
+        if info is None or partition.partition >= len(info.partitions):
+            return None
+        leader_id = info.partitions[partition.partition].leader
+        return leader_id if leader_id in cluster.brokers else None
+
+    def _fill(self, leader_id: int, queues: list[PartitionQueue], identity: ProducerIdentity, now: float) -> None:
+        """Send requests to one leader until all that is ready has left, or as many are in flight as may be."""
+        lane = self._lanes.get(leader_id)
+        if lane is None:
+            lane = self._lanes[leader_id] = Lane()
+        if lane.muted_until > now:
+            self._look_again(lane.muted_until)
+            return
+        rules = self.rules
+        while queues and lane.in_flight < (rules.max_in_flight if lane.is_proven else 1):
+            batches: list[tuple[PartitionQueue, ProducerBatch]] = []
+            size = 0
+            left = []
+            for queue in queues:
+                if batches and size + queue.waiting[0].size_bytes > rules.max_request_size:
+                    left.append(queue)
+                    continue
+                if queue.has_gap and not queue.close_gap():
+                    self.identity.current = None
+                    self.wake()
+                    continue
+                batch = queue.take(identity, rules.compression, self.identity.transactional_id is not None)
+                queue.leader_id = leader_id
+                size += batch.size_bytes
+                batches.append((queue, batch))
+                del self.active[queue]
+                self.active[queue] = None
+                if self._is_ready(queue, now):
+                    left.append(queue)
+            queues = left
+            if batches:
+                lane.in_flight += 1
+                self.requests_sent += 1
+                self._start(self._exchange(lane, self._client.metadata.cluster.brokers[leader_id], batches))
+
+    # what has a time
+
+    def _look_again(self, at: float) -> None:
+        self._next_round_at = min(self._next_round_at, at)
+
+    def _set_timer(self, now: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._next_round_at < inf:
+            self._timer = self._loop.call_later(max(self._next_round_at - now, 0.0), self.wake)
+
+    def _expire(self, queue: PartitionQueue, now: float) -> None:
+        """Give up what was not acknowledged in time."""
+        limit = self.rules.delivery_timeout_ms / 1000
+        if queue.oldest + limit > now:
+            self._look_again(queue.oldest + limit)
+            return
+        problem = queue.problem or self.topics[queue.partition.topic].problem
+        for batch in queue.expire(now - limit):
+            what = f"{batch.record_count} records for {queue.partition} were not acknowledged"
+            self._give_up(batch, DeliveryTimeout(what, "delivery_timeout_ms", self.rules.delivery_timeout_ms, problem))
+
+    # what has to be looked for
+
+    def _mind(self, topic: ProducerTopic, now: float) -> None:
+        """Look for a topic that is not known or was looked for long ago, and give up records that waited too long."""
+        while topic.parked and topic.parked[0].deadline <= now:
+            what = f"nothing was learned of topic {topic.name!r}"
+            error = DeliveryTimeout(what, "max_block_ms", self.rules.max_block_ms, topic.problem)
+            self.give_up_parked(topic.parked.popleft(), error)
+        if topic.parked:
+            self._look_again(topic.parked[0].deadline)
+        self._look_for(topic, now)
+
+    def _look_for(self, topic: ProducerTopic, now: float) -> None:
+        if topic.name in self._looking:
+            return
+        if topic.retry_at > now:
+            self._look_again(topic.retry_at)
+            return
+        self._looking.add(topic.name)
+        self._start(self._learn(topic))
+
+    async def _learn(self, topic: ProducerTopic) -> None:
+        """Ask once. A topic that the broker is about to create is unknown or leaderless for a moment."""
+        metadata, clock = self._client.metadata, self._client.clock
+        try:
+            await metadata.refresh([topic.name], create=True)
+            info = metadata.cluster.topics[topic.name]
+            topic.learned(info, clock.monotonic())
+            leaderless = [p.partition for p in info.partitions if p.leader not in metadata.cluster.brokers]
+            if leaderless:
+                message = f"partitions {leaderless} of {topic.name!r} have no leader"
+                topic.problem = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, message)
+            self.on_learned(topic)
+        except KafkaError as error:
+            topic.problem = error
+            if not error.retriable:
+                self._refuse_topic(topic, error)
+        finally:
+            if topic.problem is None:
+                topic.tries = 0
+            else:
+                topic.retry_at = clock.monotonic() + self._client.backoff_seconds(topic.tries)
+                topic.tries += 1
+            self._looking.discard(topic.name)
+            self.wake()
+
+    def _refuse_topic(self, topic: ProducerTopic, error: KafkaError) -> None:
+        while topic.parked:
+            self.give_up_parked(topic.parked.popleft(), error)
+        for queue in topic.queues:
+            queue.close()
+            while queue.waiting:
+                self._give_up(queue.waiting.popleft(), error)
+
+    def _identity_now(self, now: float) -> ProducerIdentity | None:
+        """The identity to send under; where there is none yet, it is asked for."""
+        if self.identity.current is None and self.active and not self._is_obtaining:
+            if self._identity_retry_at > now:
+                self._look_again(self._identity_retry_at)
+            else:
+                self._is_obtaining = True
+                self._start(self._obtain_identity())
+        return self.identity.current
+
+    async def _obtain_identity(self) -> None:
+        try:
+            await self.identity.obtain()
+            self._identity_tries = 0
+        except KafkaError as error:
+            self._identity_retry_at = self._client.clock.monotonic() + self._client.backoff_seconds(
+                self._identity_tries
+            )
+            self._identity_tries += 1
+            for queue in self.active:
+                queue.problem = error
+            if not error.retriable:
+                self.abandon_waiting(error)
+        finally:
+            self._is_obtaining = False
+            self.wake()
+
+    # requests and answers
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _exchange(
+        self, lane: Lane, leader: BrokerInfo, batches: list[tuple[PartitionQueue, ProducerBatch]]
+    ) -> None:
+        """Send one request, and hand every batch its answer."""
+        try:
+            request = self._request_of(batches)
+            if self.rules.acks == ACKS_NONE:
+                await self._client.send(leader, request)
+                for queue, batch in batches:
+                    self._appended(queue, batch, Appended())
+            else:
+                response = await self._client.ask(leader, request, highest=self.identity.highest_produce_version)
+                if response.throttle_time_ms:
+                    lane.muted_until = self._client.clock.monotonic() + response.throttle_time_ms / 1000
+                self._hand_out(response, batches)
+            lane.is_proven = True
+        except KafkaError as error:
+            lane.is_proven = False
+            self._fail_attempt(batches, error)
+        except Exception as error:  # a bug, here or in the broker: nobody may wait for ever
+            _log.exception("a produce request failed in an unforeseen way")
+            self._fail_attempt(batches, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"cannot produce: {error!r}"))
+        finally:
+            lane.in_flight -= 1
+            self.wake()
+
+    def _request_of(self, batches: list[tuple[PartitionQueue, ProducerBatch]]) -> ProduceRequest:
+        topics: dict[str, TopicProduceData] = {}
+        known = self._client.metadata.cluster.topics
+        for queue, batch in batches:
+            name, partition = queue.partition
+            data = topics.get(name)
+            if data is None:
+                if name not in known:
+                    raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r} is being looked for")
+                data = topics[name] = TopicProduceData(name=name, topic_id=known[name].topic_id, partition_data=[])
+            data.partition_data.append(PartitionProduceData(index=partition, records=batch.data))
+        return ProduceRequest(
+            transactional_id=self.identity.transactional_id,
+            acks=self.rules.acks,
+            timeout_ms=self.rules.request_timeout_ms,
+            topic_data=list(topics.values()),
+        )
+
+    def _hand_out(self, response: Any, batches: list[tuple[PartitionQueue, ProducerBatch]]) -> None:
+        answers: dict[tuple[str | bytes, int], PartitionProduceResponse] = {}
+        for topic in response.responses:
+            for answer in topic.partition_responses:
+                answers[topic.name or topic.topic_id, answer.index] = answer
+        known = self._client.metadata.cluster.topics
+        for queue, batch in batches:
+            name, partition = queue.partition
+            found = answers.get((name, partition))
+            if found is None and name in known:
+                found = answers.get((known[name].topic_id, partition))
+            if found is None:
+                error = KafkaError(
+                    ErrorCode.NETWORK_EXCEPTION, f"the broker's answer does not speak of {queue.partition}"
+                )
+                self._refused(queue, batch, error)
+            elif found.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                self._appended(queue, batch, Appended(found.base_offset, found.log_append_time_ms))
+            else:
+                reasons = [record.batch_index_error_message for record in found.record_errors]
+                message = next(filter(None, reasons), None) or found.error_message
+                self._refused(queue, batch, refused(found.error_code, f"cannot append to {queue.partition}", message))
+
+    def _fail_attempt(self, batches: list[tuple[PartitionQueue, ProducerBatch]], error: KafkaError) -> None:
+        for queue, batch in batches:
+            if batch in queue.in_flight:
+                self._refused(queue, batch, error)
+
+    def _appended(self, queue: PartitionQueue, batch: ProducerBatch, appended: Appended) -> None:
+        queue.settle(batch)
+        queue.problem = None
+        if batch.done.done():
+            return  # too late: it was given up
+        self.records_sent += batch.count
+        self.bytes_sent += batch.size_bytes
+        batch.drop()
+        batch.complete(appended)
+        self._memory.release(batch.reserved_bytes)
+
+    def _refused(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
+        """Decide whether a batch that was not appended is sent again, in parts, or given up."""
+        code = error.code
+        now = self._client.clock.monotonic()
+        queue.problem = error
+        if batch.done.done():
+            queue.settle(batch)
+        elif code in _TOO_LARGE and batch.count > 1:
+            queue.split(batch, self.rules.compression)
+            batch.drop()
+            self._memory.release(batch.reserved_bytes)
+        elif code in _GAPS and self._may_be_in_order_later(queue, batch):
+            queue.repeat(batch, now if batch.attempts == 1 else now + self._client.backoff_seconds(batch.attempts))
+        elif error.retriable:
+            self.batches_repeated += 1
+            self._client.metadata.forget([queue.partition.topic])
+            queue.repeat(batch, now + self._client.backoff_seconds(batch.attempts - 1))
+        else:
+            queue.settle(batch)
+            self._give_up(batch, RecordTooLarge(_too_large(queue, batch)) if code in _TOO_LARGE else error)
+
+    def _may_be_in_order_later(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """Whether numbers that the leader refuses are right once earlier batches are in, or under the next epoch."""
+        if not self.identity.is_idempotent:
+            return False
+        if queue.is_first_unsettled(batch):
+            queue.has_gap = self.identity.transactional_id is None
+            return queue.has_gap
+        return True
+
+    def _give_up(self, batch: ProducerBatch, error: KafkaError) -> None:
+        self.records_failed += batch.record_count
+        _log.warning("records not delivered", partition=batch.partition, count=batch.record_count, problem=str(error))
+        batch.fail(error, batch.record_count)
+        batch.drop()
+        self._memory.release(batch.reserved_bytes)
+        self._failures.add(batch)
+        self.identity.lost(error)
+
+    def give_up_parked(self, parked: ParkedRecord, error: KafkaError) -> None:
+        self.records_failed += 1
+        parked.pending.fail(error, 1)
+        self._memory.release(parked.reserved_bytes)
+        self._failures.add(parked.pending)
+        self.identity.lost(error)
+
+
+def _too_large(queue: PartitionQueue, batch: ProducerBatch) -> str:
+    return (
+        f"a record of {batch.size_bytes} bytes is more than topic {queue.partition.topic!r} takes; "
+        "raise its max.message.bytes, or send less at once"
+    )
