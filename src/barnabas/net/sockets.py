@@ -10,7 +10,8 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from barnabas.core import logs
 
@@ -127,7 +128,7 @@ class TcpNetwork:
 
     async def connect(self, host: str, port: int) -> TcpSocket:
         problem: OSError | None = None
-        for family, kind, protocol, _, address in await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        for family, kind, protocol, _, address in await self._resolve(host, port):
             connecting = socket.socket(family, kind, protocol)
             try:
                 connecting.setblocking(False)
@@ -144,6 +145,13 @@ class TcpNetwork:
             else:
                 return TcpSocket(connecting)
         raise problem or OSError(f"host {host!r} has no address")
+
+    async def _resolve(self, host: str, port: int) -> list[tuple[Any, ...]]:
+        """A numeric address needs no name server, and so none of the threads in which asyncio asks one."""
+        with suppress(socket.gaierror):
+            numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+            return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=numeric))
+        return list(await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
     def on_readable(self, socket: Socket, callback: Callable[[], None] | None) -> None:
         if callback is None:

@@ -77,8 +77,6 @@ class ConsumerMember(Machine):
         code = response.error_code
         if code in _FENCED:
             self._forget_membership(_FENCED[ErrorCode(code)])
-        elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            self._beat_at = now + MISSING_TOPIC_SECONDS
         elif code != ErrorCode.NONE:
             self._fail(code, response.error_message)
         else:

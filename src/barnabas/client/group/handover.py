@@ -25,7 +25,7 @@ class Handover:
         self.outside = ""
         """Why the member is not in its group; empty while it is."""
         self.problem: Exception | None = None
-        self._wake_caller = wake_caller
+        self.wake_caller = wake_caller
         self._offered: Change | None = None
         self._taken: Change | None = None
         self._done: list[Change] = []
@@ -61,8 +61,8 @@ class Handover:
             return
         self._offered = change
         if change is not None:
-            self._wake_caller()
+            self.wake_caller()
 
     def fail(self, problem: Exception) -> None:
         self.problem = problem
-        self._wake_caller()
+        self.wake_caller()

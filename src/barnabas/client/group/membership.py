@@ -26,7 +26,10 @@ from barnabas.wire.schema import schema_of
 
 _LEAVE_SECONDS = 5.0
 """Who closes a consumer does not wait longer for a coordinator; without a word the group learns it by the session."""
+_FEATURE = "group.version"
 _PATTERN_VERSION = 1
+_OWN_ID_VERSION = 1
+"""Since then a member chooses its id itself (KIP-1082), so that a join that was repeated counts once."""
 _NO_CONSUMER_PROTOCOL = frozenset(
     {ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INCONSISTENT_GROUP_PROTOCOL}
 )
@@ -114,6 +117,8 @@ class Membership:
             for change in handover.collect_done():
                 machine.done(change)
             step = machine.next(self._client.clock.monotonic(), handover.polled_at, busy=handover.busy)
+            if machine.silent and not handover.silent:
+                handover.wake_caller()  # if its loop is closed, this ends the membership
             handover.offer(machine.change)
             handover.identity, handover.owned = machine.identity, machine.owned
             handover.silent = machine.silent
@@ -167,15 +172,17 @@ class Membership:
         offered = await self._coordinator.features()
         key = schema_of(ConsumerGroupHeartbeatRequest).key
         newest = next((each.max_version for each in offered.api_keys if each.api_key == key), -1)
-        enabled = any(
-            each.name == "group.version" and each.max_version_level >= 1 for each in offered.finalized_features
-        )
-        if options.group_protocol == "auto" and (
-            newest < (_PATTERN_VERSION if subscription.pattern else 0) or not enabled
-        ):
-            return ClassicMember(options, subscription)
+        enabled = any(each.name == _FEATURE and each.max_version_level >= 1 for each in offered.finalized_features)
+        if not enabled or newest < (_PATTERN_VERSION if subscription.pattern else 0):
+            if options.group_protocol == "auto":
+                return ClassicMember(options, subscription)
+            lacking = "patterns in the consumer protocol" if enabled and newest >= 0 else "the consumer protocol"
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the coordinator of group {options.group_id!r} does not offer {lacking}; use group_protocol='auto'",
+            )
         member_id = urlsafe_b64encode(self._client.random.randbytes(16)).decode().rstrip("=")
-        return ConsumerMember(options, subscription, member_id if newest >= 1 else "")
+        return ConsumerMember(options, subscription, member_id if newest >= _OWN_ID_VERSION else "")
 
     def _must_be_classic(self, machine: ConsumerMember) -> bool:
         return (
