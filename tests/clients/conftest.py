@@ -7,12 +7,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.peers import QUICK_JVM, Broker, KafkaServer
+from tests.peers import QUICK_JVM, BarnabasServer, Broker, KafkaServer
+
+GROUP_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
+}
+"""Groups that learn soon of what happens to their members."""
 
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with KafkaServer(tmp_path_factory.mktemp("kafka") / "kafka", jvm=(*QUICK_JVM, "-Xmx512m")) as server:
+    directory = tmp_path_factory.mktemp("kafka") / "kafka"
+    with KafkaServer(directory, GROUP_SETTINGS, jvm=(*QUICK_JVM, "-Xmx512m")) as server:
         yield server
 
 
@@ -22,4 +33,17 @@ def cluster(request: pytest.FixtureRequest) -> str:
     if request.param == "barnabas" and os.environ.get("BARNABAS_TEST_PEER") == "kafka":
         pytest.skip("BARNABAS_TEST_PEER=kafka: Apache Kafka stands in Barnabas's place")
     server: Broker = request.getfixturevalue("broker" if request.param == "barnabas" else "kafka")
+    return server.address
+
+
+@pytest.fixture(scope="session")
+def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with BarnabasServer(tmp_path_factory.mktemp("group-broker") / "barnabas", GROUP_SETTINGS) as server:
+        yield server
+
+
+@pytest.fixture(params=["barnabas", "kafka"])
+def group_cluster(request: pytest.FixtureRequest) -> str:
+    """The same with brokers whose groups react quickly."""
+    server: Broker = request.getfixturevalue("group_broker" if request.param == "barnabas" else "kafka")
     return server.address
