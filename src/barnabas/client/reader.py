@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Offsets = dict["TopicPartition", OffsetAndMetadata]
 
+_SIGN_OF_LIFE_SECONDS = 0.5
+"""How often a caller that waits is attended to: its group must not take it for one that never comes back."""
+
 
 class Reader:
     """One caller at a time reads. `attend` is what has to be seen to before more is handed out."""
@@ -93,7 +96,7 @@ class Reader:
                 left = None if deadline is None else deadline - self._clock.monotonic()
                 if left is not None and left <= 0:
                     return None
-                await self._fetcher.wait(left)
+                await self._fetcher.wait(_SIGN_OF_LIFE_SECONDS if left is None else min(left, _SIGN_OF_LIFE_SECONDS))
         finally:
             self._waiting = False
 
