@@ -3,56 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 
+from barnabas.cli.main import VERBS
 from tests import peers
+from tests.cli.commands import Ok, Run, assert_one_line, run_barnabas
 from tests.peers import Broker, barnabas_command, eventually
-
-Run = Callable[..., subprocess.CompletedProcess[str]]
-Ok = Callable[..., str]
-
-
-def run_barnabas(
-    *arguments: str, input: str = "", environment: dict[str, str] | None = None, timeout: float = 30
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        barnabas_command(*arguments),
-        input=input,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-        env={**os.environ, **(environment or {})},
-    )
-
-
-@pytest.fixture
-def run(broker: Broker) -> Run:
-    """Runs a verb against the broker."""
-    environment = {"BARNABAS_BOOTSTRAP_SERVER": broker.address}
-    return lambda *arguments, input="": run_barnabas(*arguments, input=input, environment=environment)
-
-
-@pytest.fixture
-def ok(run: Run) -> Ok:
-    """Runs a verb that must succeed, and gives what it printed."""
-
-    def succeed(*arguments: str, input: str = "") -> str:
-        done = run(*arguments, input=input)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return succeed
 
 
 def kcat(broker: Broker, *arguments: str, input: str = "") -> str:
@@ -67,14 +32,6 @@ def kcat(broker: Broker, *arguments: str, input: str = "") -> str:
     return done.stdout
 
 
-def assert_one_line(done: subprocess.CompletedProcess[str], *parts: str, code: int = 1) -> None:
-    assert done.returncode == code
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("barnabas: ")
-    for part in parts:
-        assert part in line
-
-
 # the frame
 
 
@@ -86,7 +43,7 @@ def test_help_names_every_verb_within_150_ms() -> None:
         done = run_barnabas("--help")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert done.returncode == 0
-        for verb in ("up", "broker", "cluster", "topic", "produce", "consume", "log", "doctor"):
+        for verb in VERBS:
             assert f"\n  {verb} " in done.stdout
         return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
@@ -101,7 +58,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == ""
 
 
-@pytest.mark.parametrize("verb", ["up", "broker", "cluster", "topic", "produce", "consume", "log", "doctor"])
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_explains_itself(verb: str) -> None:
     done = run_barnabas(verb, "--help")
     assert done.returncode == 0
@@ -199,7 +156,7 @@ def test_consume_reads_what_kcat_wrote(broker: Broker, ok: Ok, topic_name: str) 
 def test_places_choose_where_consume_begins(ok: Ok, topic_name: str) -> None:
     ok("topic", "create", topic_name, "-p", "1")
     old = "".join(json.dumps({"value": f"old{n}", "timestamp_ms": 1_600_000_000_000 + n}) + "\n" for n in range(5))
-    ok("produce", topic_name, "-i", "json", input=old)
+    ok("produce", topic_name, "--json", input=old)
     ok("produce", topic_name, input="new0\nnew1\n")
     assert ok("consume", topic_name, "--offset", "-3") == "old4\nnew0\nnew1\n"
     assert ok("consume", topic_name, "--offset", "@2h") == "new0\nnew1\n"
@@ -221,7 +178,7 @@ def test_json_lines_go_round_through_consume_and_produce(broker: Broker, ok: Ok,
         ok("topic", "create", name, "-p", "1")
     ok("produce", topic_name, "-K", ":", "-H", "h=ü", "-Z", input="k:v\nempty:\n:nokey\n")
     printed = ok("consume", topic_name, "-o", "json")
-    ok("produce", copy, "-i", "json", input=printed)
+    ok("produce", copy, "--json", input=printed)
     assert ok("consume", copy, "-o", "json").replace(copy, topic_name) == printed
     records = [json.loads(line) for line in printed.splitlines()]
     assert [(record["key"], record["value"]) for record in records] == [("k", "v"), ("empty", None), (None, "nokey")]

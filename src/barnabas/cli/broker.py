@@ -7,14 +7,19 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli.options import OutputOption, SettingsOption
+from barnabas.cli.options import OutputOption, SettingsOption, examples
 from barnabas.cli.output import Output, fail
 from barnabas.cli.serving import serve_broker
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "barnabas broker --config server.properties",
+        "barnabas broker --config server.properties --set log.retention.hours=24",
+    )
+)
 def broker(
     config: Annotated[Path, typer.Option(help="A file of Kafka's settings, key=value line by line.")],
     settings: SettingsOption = None,

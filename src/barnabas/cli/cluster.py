@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from barnabas.cli.cluster_state import ClusterState, broker_rows, health, look, min_in_sync
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, OutputOption
+from barnabas.cli.options import BootstrapOption, OutputOption, examples
 from barnabas.cli.output import MOST_ROWS, Colour, Output, counted, fail, format_table, paint, show
 from barnabas.cli.reassign import reassign
 from barnabas.cli.session import run
-from barnabas.client.admin.cluster import unregister_broker
+from barnabas.client.admin.cluster import Cluster
 from barnabas.client.client import Client
 
 app = typer.Typer(
@@ -20,11 +20,18 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
 )
-app.command()(reassign)
+app.command(
+    epilog=examples(
+        "barnabas cluster reassign --dry-run",
+        "barnabas cluster reassign --drain 3 --throttle 50000000",
+        "barnabas cluster reassign -t orders -r 3 --yes",
+        "barnabas cluster reassign --watch",
+    )
+)(reassign)
 
 
-@app.command()
-def describe(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, output: OutputOption = Output.TABLE) -> None:
+@app.command(epilog=examples("barnabas cluster describe", "barnabas cluster describe -o json"))
+def describe(bootstrap: BootstrapOption = None, output: OutputOption = Output.TABLE) -> None:
     """Show the brokers: address, rack, state, who is the controller, and how much each of them has."""
     state = run(bootstrap, look)
     found: dict[str, Any] = {
@@ -39,8 +46,8 @@ def describe(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, output: OutputOptio
     show(found, output, f"cluster {found['cluster_id']}  {counts}\n{format_table(found['brokers'])}")
 
 
-@app.command("health")
-def health_(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, output: OutputOption = Output.TABLE) -> None:
+@app.command("health", epilog=examples("barnabas cluster health", "barnabas cluster health -o json || page-someone"))
+def health_(bootstrap: BootstrapOption = None, output: OutputOption = Output.TABLE) -> None:
     """Tell whether every broker serves and every partition has its replicas; exit code 1 if not."""
 
     async def work(client: Client) -> tuple[ClusterState, dict[str, int]]:
@@ -76,10 +83,10 @@ def _for_people(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-@app.command()
+@app.command(epilog=examples("barnabas cluster forget 3"))
 def forget(
     broker: Annotated[int, typer.Argument(metavar="BROKER")],
-    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    bootstrap: BootstrapOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Forget a broker that will not come back. It has to be stopped, and drained (cluster reassign --drain)."""
@@ -91,7 +98,7 @@ def forget(
         if left := sum(broker in partition.replicas for partition in state.partitions.values()):
             what = f"replicas of {counted(left, 'partition')}"
             fail(f"broker {broker} has {what}; first `barnabas cluster reassign --drain {broker}`")
-        await unregister_broker(client, broker)
+        await Cluster(client).unregister_broker(broker)
 
     run(bootstrap, work)
     show({"broker": broker}, output, f"forgot broker {broker}")

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.client.admin import configs, reassignments, topics
-from barnabas.client.admin.cluster import ClusterDescription, describe_cluster
+from barnabas.client.admin.cluster import Cluster, ClusterDescription
+from barnabas.client.admin.configs import ConfigResource, Configs, ResourceType
+from barnabas.client.admin.reassignments import Reassignment, Reassignments
+from barnabas.client.admin.topics import Topics
 from barnabas.client.client import Client
 from barnabas.client.metadata import NO_LEADER, PartitionInfo, TopicInfo, TopicPartition
 
@@ -20,7 +22,7 @@ NO_CONTROLLER = -1
 class ClusterState:
     cluster: ClusterDescription
     topics: Sequence[TopicInfo]
-    moves: Sequence[reassignments.Reassignment]
+    moves: Sequence[Reassignment]
 
     @property
     def partitions(self) -> dict[TopicPartition, PartitionInfo]:
@@ -40,16 +42,17 @@ class ClusterState:
 async def look(client: Client) -> ClusterState:
     """Everything as it is now."""
     return ClusterState(
-        await describe_cluster(client),
-        await topics.describe_topics(client),
-        await reassignments.list_reassignments(client),
+        await Cluster(client).describe(),
+        list((await Topics(client).describe_many()).values()),
+        await Reassignments(client).list(),
     )
 
 
 async def min_in_sync(client: Client, state: ClusterState) -> dict[str, int]:
     """How many replicas of each topic have to be in sync."""
-    found = await configs.describe_topic_configs(client, [topic.name for topic in state.topics], [MIN_ISR])
-    return {topic: int(entries[MIN_ISR].value or 1) for topic, entries in found.items()}
+    topics = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in state.topics]
+    found = await Configs(client).describe_many(topics, [MIN_ISR])
+    return {topic.name: int(entries[MIN_ISR].value or 1) for topic, entries in found.items()}
 
 
 def broker_rows(state: ClusterState) -> list[dict[str, object]]:

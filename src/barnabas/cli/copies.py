@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from barnabas.client.admin.log_dirs import replica_bytes
+from barnabas.cli.progress import Unit
+from barnabas.cli.progress import progress as bar
+from barnabas.client.admin.log_dirs import LogDirs
 from barnabas.client.client import Client
 from barnabas.client.metadata import TopicPartition
 from barnabas.core.errors import KafkaError
@@ -56,9 +58,8 @@ async def _sizes(client: Client, wanted: Mapping[int, list[TopicPartition]]) -> 
     """What brokers have of these partitions; one that does not answer has nothing, as far as can be told."""
 
     async def ask(broker: int, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        known = client.metadata.cluster.brokers.get(broker)
         try:
-            return await replica_bytes(client, known, partitions) if known else {}
+            return await LogDirs(client).replica_bytes(broker, partitions)
         except KafkaError:
             return {}
 
@@ -68,23 +69,15 @@ async def _sizes(client: Client, wanted: Mapping[int, list[TopicPartition]]) -> 
 @contextmanager
 def progress(copies: Copies) -> Iterator[OnProgress]:
     """Tell on standard error how far it is: a bar on a terminal, else a line for each partition that arrives."""
-    total = len(copies.targets)
-    if not sys.stderr.isatty():
-        last = -1
+    total, last = len(copies.targets), -1
+    with bar("moving partitions", copies.bytes_of(copies.targets), Unit.BYTES) as on_bar:
 
-        def tell(partitions: int, _: int) -> None:
+        def tell(partitions: int, copied: int) -> None:
             nonlocal last
-            if partitions != last:
-                last = partitions
+            if sys.stderr.isatty():
+                on_bar(copied, f"moving partitions {partitions}/{total}")
+            elif partitions != last:
                 print(f"{partitions} of {total} partitions moved", file=sys.stderr, flush=True)
+            last = partitions
 
         yield tell
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
-
-    words = TextColumn("moving partitions {task.fields[moved]}/{task.fields[count]}")
-    columns = (words, BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=copies.bytes_of(copies.targets), moved=0, count=total)
-        yield lambda partitions, copied: bar.update(task, completed=copied, moved=partitions)

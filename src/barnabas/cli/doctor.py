@@ -23,7 +23,7 @@ from typing import Annotated
 import typer
 
 from barnabas import __version__
-from barnabas.cli.options import OutputOption
+from barnabas.cli.options import OutputOption, examples
 from barnabas.cli.output import Output, show_rows
 from barnabas.cli.up import DEFAULT_DATA_DIR
 from barnabas.records import engine
@@ -49,7 +49,7 @@ class Finding:
     detail: str
 
 
-@app.command()
+@app.command(epilog=examples("barnabas doctor", "barnabas doctor --data-dir /var/lib/barnabas -o json"))
 def doctor(
     data_dir: Annotated[Path, typer.Option(help="Where a broker would keep its records.")] = Path(DEFAULT_DATA_DIR),
     output: OutputOption = Output.TABLE,

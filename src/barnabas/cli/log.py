@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from barnabas.cli.dump import dump_file
-from barnabas.cli.options import OutputOption
+from barnabas.cli.options import OutputOption, examples
 from barnabas.cli.output import Output, RowPrinter, fail
 
 app = typer.Typer(
@@ -25,7 +25,12 @@ def log() -> None:
     """Look into the files of a data directory."""
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "barnabas log dump data/orders-0/00000000000000000000.index",
+        "barnabas log dump --records -o json data/orders-0/00000000000000000000.log",
+    )
+)
 def dump(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", exists=True, dir_okay=False)],
     records: Annotated[
@@ -33,10 +38,7 @@ def dump(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Print what a segment, index, producer snapshot or checkpoint holds; exit code 1 if it is damaged.
-
-    barnabas log dump --records data/orders-0/00000000000000000000.log
-    """
+    """Print what a segment, index, producer snapshot or checkpoint holds; exit code 1 if it is damaged."""
     problems = 0
     for file in files:
         try:

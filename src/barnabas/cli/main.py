@@ -6,15 +6,23 @@ A table names the verbs; each is one module with a typer `app`, imported only wh
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
-from typing import Any, NamedTuple, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
+from typer._completion_classes import completion_init
 from typer.core import TyperCommand, TyperGroup
 
 from barnabas import __version__
+from barnabas.cli import contexts
+from barnabas.cli.contexts import ContextError
+from barnabas.cli.names import context_names
 from barnabas.core.errors import KafkaError
+
+_COMPLETE = "_BARNABAS_COMPLETE"
+"""The variable by which a shell asks for words to complete, as `barnabas completion` has told it to."""
 
 
 class Verb(NamedTuple):
@@ -25,12 +33,18 @@ class Verb(NamedTuple):
 VERBS = {
     "up": Verb("barnabas.cli.up", "Start a broker, or several, on this machine, ready at once."),
     "broker": Verb("barnabas.cli.broker", "Start a broker from a configuration file."),
+    "context": Verb("barnabas.cli.context", "Give clusters names, and choose the one that commands speak to."),
     "cluster": Verb("barnabas.cli.cluster", "Describe a cluster, tell whether it is healthy, move replicas."),
     "topic": Verb("barnabas.cli.topic", "Create, list, describe, alter, delete and trim topics."),
+    "config": Verb("barnabas.cli.config", "Show and change settings of topics and brokers while they serve."),
     "produce": Verb("barnabas.cli.produce", "Write lines of standard input to a topic."),
     "consume": Verb("barnabas.cli.consume", "Write a topic's records to standard output."),
+    "group": Verb("barnabas.cli.group", "List, describe, reset and delete consumer groups."),
+    "txn": Verb("barnabas.cli.txn", "Look at transactions and producers, and abort what hangs."),
+    "bench": Verb("barnabas.cli.bench", "Measure a cluster: records and bytes per second, latencies."),
     "log": Verb("barnabas.cli.log", "Look into the files of a data directory."),
     "doctor": Verb("barnabas.cli.doctor", "Tell what this machine offers a broker, and what is missing."),
+    "completion": Verb("barnabas.cli.completion", "Let a shell complete words, topics and groups included."),
 }
 
 
@@ -49,7 +63,9 @@ class Verbs(TyperGroup):
         return name, command, rest
 
 
-app = typer.Typer(cls=Verbs, rich_markup_mode=None, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    cls=Verbs, rich_markup_mode=None, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -58,21 +74,47 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _choose_context(name: str | None) -> str | None:
+    """Here and not in the command, which does not run while a shell completes words."""
+    if name is not None:
+        os.environ[contexts.VARIABLE] = name
+    return name
+
+
 @app.callback()
 def barnabas(
-    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
+    context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            envvar=contexts.VARIABLE,
+            callback=_choose_context,
+            autocompletion=context_names,
+            show_default="the one in use",
+            help="The cluster to speak to.",
+        ),
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
-    """A distributed commit log that speaks Kafka's protocol and keeps Kafka's files."""
+    """A distributed commit log that speaks Kafka's protocol and keeps Kafka's files.
+
+    barnabas --context prod topic list
+    """
 
 
 def main() -> None:
     """Run the command line: a failure is one line on standard error and exit code 1, a wrong usage exit code 2."""
+    if _COMPLETE in os.environ:
+        completion_init()
     try:
         app(prog_name="barnabas")
-    except (KafkaError, OSError) as error:
+    except (KafkaError, OSError, ContextError) as error:
         _fail(error)
 
 
 def _fail(error: Exception) -> NoReturn:
-    print(f"barnabas: {error}", file=sys.stderr)
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    print(f"barnabas: {error}{notes}", file=sys.stderr)
     sys.exit(1)

@@ -6,26 +6,37 @@ from typing import Annotated
 
 import typer
 
+from barnabas.cli.contexts import DEFAULT_BOOTSTRAP
+from barnabas.cli.names import group_names, topic_names
 from barnabas.cli.output import Output
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print results.")]
 
 BootstrapOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--bootstrap-server",
         "-b",
         metavar="HOST:PORT[,...]",
         envvar="BARNABAS_BOOTSTRAP_SERVER",
+        show_default=f"the context's, or {DEFAULT_BOOTSTRAP}",
         help="Brokers to ask first.",
     ),
 ]
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names)]
+TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...", autocompletion=topic_names)]
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=group_names)]
 
 SettingsOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A setting by Kafka's name; may be repeated."),
 ]
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help; the mark keeps the lines as they are."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
 def parse_settings(settings: list[str] | None) -> dict[str, str]:

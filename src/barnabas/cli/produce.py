@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
-from collections.abc import AsyncIterator, Callable
 from enum import StrEnum
-from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from barnabas.cli.lines import read_lines
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, OutputOption
-from barnabas.cli.output import Output, fail, show_rows
-from barnabas.cli.record_json import InputRecord, parse_record
+from barnabas.cli.options import BootstrapOption, OutputOption, TopicArgument, examples
+from barnabas.cli.output import Output, show_rows
 from barnabas.cli.session import run
-from barnabas.client.accumulator import Delivery
-from barnabas.client.client import Client
-from barnabas.client.metadata import TopicPartition
-from barnabas.client.producer import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Producer
-from barnabas.records.record import Header
+
+if TYPE_CHECKING:
+    from barnabas.client.client import Client
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -31,11 +23,6 @@ class Acks(StrEnum):
     ALL = "all"
 
 
-class InputFormat(StrEnum):
-    LINES = "lines"
-    JSON = "json"
-
-
 class Codec(StrEnum):
     NONE = "none"
     GZIP = "gzip"
@@ -44,15 +31,24 @@ class Codec(StrEnum):
     ZSTD = "zstd"
 
 
+CodecOption = Annotated[Codec, typer.Option("--compression", "-z")]
+AcksOption = Annotated[Acks, typer.Option(help="Who must have a record before it counts as sent.")]
+
 _BATCH_SIZE = 256 << 10  # a pipe brings many lines at once
 _MAX_BLOCK_MS = 5_000  # people wait for an answer
 _DELIVERY_TIMEOUT_MS = 30_000
-_ACKS = {Acks.NONE: ACKS_NONE, Acks.LEADER: ACKS_LEADER, Acks.ALL: ACKS_ALL}
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "echo 'k1:hello' | barnabas produce orders -K : -H source=shell",
+        "barnabas produce orders -z zstd < orders.txt",
+        "barnabas consume orders -o json | barnabas produce copy --json",
+        "barnabas produce copy --json --keep-partition < orders.json",
+    )
+)
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: TopicArgument,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-K", metavar="TEXT", help="A line is key, separator, value.")
     ] = None,
@@ -62,108 +58,43 @@ def produce(
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="Instead of the one that the key chooses.")
     ] = None,
-    compression: Annotated[Codec, typer.Option("--compression", "-z")] = Codec.NONE,
-    acks: Annotated[Acks, typer.Option(help="Who must have a record before it counts as sent.")] = Acks.ALL,
+    compression: CodecOption = Codec.NONE,
+    acks: AcksOption = Acks.ALL,
     null_if_empty: Annotated[
         bool, typer.Option("--null-if-empty", "-Z", help="An empty key or value is a null (a tombstone).")
     ] = False,
-    input_format: Annotated[
-        InputFormat, typer.Option("--input", "-i", help="`json` takes what `consume -o json` prints.")
-    ] = InputFormat.LINES,
+    json: Annotated[bool, typer.Option("--json", help="Lines are JSON, as `consume -o json` prints it.")] = False,
+    keep_partition: Annotated[
+        bool, typer.Option("--keep-partition", help="With --json: each record to the partition that its line names.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no summary.")] = False,
-    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    bootstrap: BootstrapOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Write lines of standard input to a topic, and tell where they went.
+    """Write lines of standard input to a topic, and tell where they went."""
+    if json and (key_separator is not None or null_if_empty):
+        raise typer.BadParameter("--key-separator and --null-if-empty are for lines of text, not for --json")
+    if keep_partition and (not json or partition is not None):
+        raise typer.BadParameter("--keep-partition goes with --json, and not with --partition")
 
-    echo 'k1:hello' | barnabas produce orders -K : -H source=shell
-    """
-    headers = tuple(_parse_header(text) for text in header or ())
-    parse: Callable[[bytes], InputRecord] = parse_record
-    if input_format is InputFormat.LINES:
-        separator = None if key_separator is None else key_separator.encode()
-        parse = partial(_parse_line, separator=separator, null_if_empty=null_if_empty)
+    from barnabas.cli import writing
+    from barnabas.client.producer import Producer
 
-    async def work(client: Client) -> list[dict[str, object]]:
-        sent = Sent()
+    headers = [writing.parse_header(text) for text in header or ()]
+    parse = writing.json_parser(keep_partition) if json else writing.line_parser(key_separator, null_if_empty)
+
+    async def work(client: Client) -> list[dict[str, Any]]:
         producer = Producer(
             client,
-            acks=_ACKS[acks],
+            acks=acks.value if acks is Acks.ALL else int(acks),
             compression_type=compression.value,
             batch_size=_BATCH_SIZE,
             max_block_ms=_MAX_BLOCK_MS,
             delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
         )
         async with producer:
-            async for number, line in _numbered(read_lines(sys.stdin.fileno())):
-                try:
-                    record = parse(line)
-                except ValueError as error:
-                    await producer.flush()
-                    fail(f"line {number}: {error}; the lines before it were sent")
-                delivery = await producer.post(
-                    topic,
-                    record.value,
-                    key=record.key,
-                    headers=record.headers + headers,
-                    partition=partition,
-                    timestamp_ms=record.timestamp_ms,
-                )
-                sent.count(delivery)
-        return await sent.rows()
+            return await writing.produce_lines(producer, topic, parse, headers=headers, partition=partition)
 
     rows = run(bootstrap, work)
     if not quiet:
         show_rows(rows, output)
-
-
-class Sent:
-    """How many records went to each partition, and the first and last of them."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[TopicPartition] = Counter()
-        self._first: dict[TopicPartition, Delivery] = {}
-        self._last: dict[TopicPartition, Delivery] = {}
-
-    def count(self, delivery: Delivery) -> None:
-        partition = delivery.partition
-        self._counts[partition] += 1
-        self._first.setdefault(partition, delivery)
-        self._last[partition] = delivery
-
-    async def rows(self) -> list[dict[str, object]]:
-        return [
-            {
-                "topic": partition.topic,
-                "partition": partition.partition,
-                "records": self._counts[partition],
-                "first_offset": (await self._first[partition]).offset,
-                "last_offset": (await self._last[partition]).offset,
-            }
-            for partition in sorted(self._counts)
-        ]
-
-
-async def _numbered(chunks: AsyncIterator[list[bytes]]) -> AsyncIterator[tuple[int, bytes]]:
-    number = 0
-    async for lines in chunks:
-        for line in lines:
-            number += 1
-            yield number, line
-
-
-def _parse_line(line: bytes, separator: bytes | None, null_if_empty: bool) -> InputRecord:
-    key: bytes | None = None
-    value: bytes | None = line
-    if separator is not None:
-        key, found, value = line.partition(separator)
-        if not found:
-            raise ValueError(f"no key: {separator.decode()!r} is not in it")
-    return InputRecord(key or None, value or None) if null_if_empty else InputRecord(key, value)
-
-
-def _parse_header(text: str) -> Header:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise typer.BadParameter(f"{text!r} is not of the form name=value", param_hint="--header")
-    return name, value.encode()

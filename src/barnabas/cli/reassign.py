@@ -13,7 +13,7 @@ from barnabas.cli import moving
 from barnabas.cli import plan as plans
 from barnabas.cli.cluster_state import ClusterState, look
 from barnabas.cli.copies import Copies, measure, progress
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, OutputOption
+from barnabas.cli.options import BootstrapOption, OutputOption
 from barnabas.cli.output import MOST_ROWS, Output, counted, fail, format_table, show
 from barnabas.cli.session import run
 from barnabas.client.client import Client
@@ -45,14 +45,12 @@ def reassign(
     timeout: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="How long to follow it; it goes on all the same.")
     ] = 3600,
-    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    bootstrap: BootstrapOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Move replicas: spread them evenly over all brokers, or empty a broker, or change the replication factor.
 
     The plan is shown before anything moves. With --dry-run -o json it is printed as Kafka's tools and --plan read it.
-
-    barnabas cluster reassign --drain 3 --throttle 50000000
     """
     if sum(map(bool, (drain or replication_factor or topic, plan, watch, cancel))) > 1:
         raise typer.BadParameter("choose one: --plan, --watch, --cancel, or what a plan should be made for")
@@ -122,7 +120,7 @@ def _confirm(yes: bool) -> None:
     fail("nothing was changed; --yes goes ahead without asking")
 
 
-def _begin(bootstrap: str, chosen: plans.Plan, state: ClusterState, throttle: int | None) -> None:
+def _begin(bootstrap: str | None, chosen: plans.Plan, state: ClusterState, throttle: int | None) -> None:
     async def work(client: Client) -> dict[TopicPartition, KafkaError]:
         return await moving.begin(client, chosen, state.partitions, throttle)
 
@@ -131,7 +129,7 @@ def _begin(bootstrap: str, chosen: plans.Plan, state: ClusterState, throttle: in
         fail(f"{len(refusals)} of {counted(len(chosen), 'partition')} cannot move: {first}. The others do; {_GO_ON}")
 
 
-def _follow(bootstrap: str, copies: Copies, timeout_s: float, output: Output, *, lifts_throttle: bool) -> None:
+def _follow(bootstrap: str | None, copies: Copies, timeout_s: float, output: Output, *, lifts_throttle: bool) -> None:
     """To the end of the moves, of the time, or of the user's patience."""
     moved = copies.targets.keys()
 
@@ -155,7 +153,7 @@ def _follow(bootstrap: str, copies: Copies, timeout_s: float, output: Output, *,
     show({"moved": [str(partition) for partition in sorted(moved)]}, output, told)
 
 
-def _cancel(bootstrap: str, output: Output) -> None:
+def _cancel(bootstrap: str | None, output: Output) -> None:
     called_off = run(bootstrap, moving.call_off)
     told = (
         f"called off the reassignment of {counted(len(called_off), 'partition')}" if called_off else "nothing is moving"

@@ -11,12 +11,12 @@ from typing import Annotated
 
 import typer
 
-from barnabas.broker.siblings import OWN_KEYS, broker_dir, shared_settings
-from barnabas.cli.options import OutputOption, SettingsOption
+from barnabas.cli.options import OutputOption, SettingsOption, examples
 from barnabas.cli.output import Output, fail, show
 from barnabas.cli.serving import serve_broker
 from barnabas.core.broker_config import BrokerConfig
 from barnabas.core.config import ConfigError
+from barnabas.core.local_cluster import OWN_KEYS, broker_dir, shared_settings
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -31,7 +31,13 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "barnabas up",
+        "barnabas up --brokers 3 --data-dir /var/lib/barnabas",
+        "barnabas up --port 0 --set log.retention.ms=60000 -o json",
+    )
+)
 def up(
     data_dir: Annotated[
         Path | None, typer.Option(help="Where the records are kept.", show_default=f"./{DEFAULT_DATA_DIR}")

@@ -1,0 +1,41 @@
+"""How tests run the `barnabas` command, and what they demand of a failure."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+
+from tests.peers import barnabas_command
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+Ok = Callable[..., str]
+
+
+def run_barnabas(
+    *arguments: str, input: str = "", environment: dict[str, str] | None = None, timeout: float = 30
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        barnabas_command(*arguments),
+        input=input,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        env={**os.environ, **(environment or {})},
+    )
+
+
+def succeed(*arguments: str, input: str = "", environment: dict[str, str] | None = None) -> str:
+    """Run what must succeed, and give what it printed."""
+    done = run_barnabas(*arguments, input=input, environment=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def assert_one_line(done: subprocess.CompletedProcess[str], *parts: str, code: int = 1) -> None:
+    assert done.returncode == code
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("barnabas: ")
+    for part in parts:
+        assert part in line
