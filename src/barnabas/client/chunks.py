@@ -31,13 +31,16 @@ class Chunk:
     last_epoch: int
     size: int
 
-    def records(self, partition: TopicPartition) -> list[ConsumerRecord]:
-        topic, index = partition
-        decode = engine.codec.decode_consumer_records
-        found: list[ConsumerRecord] = []
-        for batch, header in self.batches:
-            found += decode(section_of(batch, header), header, self.from_offset, ConsumerRecord, topic, index)
+    def records_of(self, number: int, partition: TopicPartition) -> list[ConsumerRecord]:
+        """The records of one of the batches."""
+        batch, header = self.batches[number]
+        found: list[ConsumerRecord] = engine.codec.decode_consumer_records(
+            section_of(batch, header), header, self.from_offset, ConsumerRecord, *partition
+        )
         return found
+
+    def records(self, partition: TopicPartition) -> list[ConsumerRecord]:
+        return [record for number in range(len(self.batches)) for record in self.records_of(number, partition)]
 
     def columns(self, wanted: Column) -> Columns:
         reader = ColumnReader(wanted)

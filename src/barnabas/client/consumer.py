@@ -182,8 +182,7 @@ class Consumer(ConsumerPlaces):
         self._fetcher.pump()
 
     async def _attend(self) -> None:
-        """What has to be seen to before records are handed out; the loop gets its turn, too."""
-        await asyncio.sleep(0)
+        """What has to be seen to before records are handed out."""
         self._session.check()
         if self._member is not None and self._changes is not None:
             self._member.polled()

@@ -31,33 +31,54 @@ class Begin(Enum):
 
 
 class Reading:
-    """A chunk that is read record by record. The caller's loop runs over `iterator`; emptying the list ends it."""
+    """A chunk that is read record by record, decoded batch by batch: few objects at a time are easy on the collector.
 
-    __slots__ = ("chunk", "iterator", "records", "state")
+    The caller's loop runs over `iterator`; emptying the list under it ends the loop.
+    """
+
+    __slots__ = ("_begun", "chunk", "iterator", "records", "state")
 
     def __init__(self, state: PartitionState, chunk: Chunk) -> None:
         self.state = state
         self.chunk = chunk
-        self.records = chunk.records(state.partition)
+        self.records: list[ConsumerRecord] = []
         self.iterator: Iterator[ConsumerRecord] = iter(self.records)
+        self._begun = 0
 
     @property
     def left(self) -> int:
+        """Records of this batch that were not taken yet."""
         return length_hint(self.iterator)
+
+    def advance(self) -> bool:
+        """Go on to the next batch that has records for the caller; False at the end of the chunk."""
+        chunk = self.chunk
+        while self._begun < len(chunk.batches):
+            records = chunk.records_of(self._begun, self.state.partition)
+            self._begun += 1
+            if records:
+                self.records = records
+                self.iterator = iter(records)
+                return True
+        return False
 
     @property
     def position(self) -> int:
         left = self.left
-        return self.records[-left].offset if left else self.chunk.next_offset
+        if left:
+            return self.records[-left].offset
+        if self._begun == len(self.chunk.batches):
+            return self.chunk.next_offset
+        return self.records[-1].offset + 1 if self.records else self.chunk.from_offset
 
     @property
     def last_given(self) -> int:
-        """The offset of the record that was taken last, or where the chunk begins."""
-        index = len(self.records) - self.left - 1
-        return self.records[index].offset if index >= 0 else self.chunk.from_offset
+        """The offset of the record that was taken last, if it is of this batch, or else of the one that comes."""
+        given = len(self.records) - self.left
+        return self.records[given - 1].offset if given else self.position
 
     def upcoming(self, count: int) -> list[ConsumerRecord]:
-        """The next records, which stay where they are."""
+        """The next records of this batch, which stay where they are."""
         first = len(self.records) - self.left
         return self.records[first : first + count]
 
@@ -151,7 +172,7 @@ class PartitionState:
         reading, self.reading = self.reading, None
         if reading is None:
             return
-        if reading.left:
+        if reading.position < reading.chunk.next_offset:
             reading.chunk.from_offset = reading.position
             self.put_back(reading.chunk)
         else:

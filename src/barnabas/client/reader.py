@@ -7,6 +7,7 @@ record: the place inside a chunk is asked of the iterator that the caller's loop
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -66,6 +67,7 @@ class Reader:
         """A whole chunk, which is passed when the caller comes back."""
         self._come_back()
         self.set_aside()
+        await asyncio.sleep(0)
         taken = await self._wait_for(self._fetcher.take, timeout_ms)
         if taken is not None:
             state, chunk = taken
@@ -82,6 +84,8 @@ class Reader:
         self._gives_one_by_one = False
 
     async def _next_reading(self, timeout_ms: int | None) -> Reading | None:
+        if self._current is None or self._current.reading is None or not self._current.reading.left:
+            await asyncio.sleep(0)  # the loop gets its turn, also if the caller never waits
         return await self._wait_for(self._take_reading, timeout_ms)
 
     async def _wait_for(self, take: Callable[[], T | None], timeout_ms: int | None) -> T | None:
@@ -102,25 +106,24 @@ class Reader:
 
     def _take_reading(self) -> Reading | None:
         """What is left of the current chunk, or the next one. Nothing waits from here to the caller."""
-        current = self._current
-        if current is not None and current.reading is not None:
-            if current.reading.left:
-                return current.reading
-            current.set_aside()
-        self._current = None
-        while (taken := self._fetcher.take()) is not None:
-            state, chunk = taken
+        while True:
+            if self._current is None:
+                taken = self._fetcher.take()
+                if taken is None:
+                    return None
+                self._current, chunk = taken
+                self._current.reading = Reading(self._current, chunk)
+            reading = self._current.reading
             try:
-                reading = Reading(state, chunk)
+                if reading is not None and (reading.left or reading.advance()):
+                    return reading
             except CorruptBatch as error:
-                state.put_back(chunk)
-                self._fetcher.put_back(state)
-                raise CorruptRecords(state.partition, chunk.from_offset, error) from error
-            if reading.records:
-                state.reading = reading
-                self._current = state
-                return reading
-        return None
+                assert reading is not None
+                position, partition = reading.position, reading.state.partition
+                self.set_aside()
+                raise CorruptRecords(partition, position, error) from error
+            self._current.set_aside()
+            self._current = None
 
     # what is known of the caller's place
 
@@ -132,9 +135,8 @@ class Reader:
         if self._gives_one_by_one:
             self.holds(state, state.reading.last_given)
         self._current = None
-        left = state.reading.left
         state.set_aside()
-        if left:
+        if state.chunks:
             self._fetcher.put_back(state)
 
     def forget(self, partition: TopicPartition) -> None:
