@@ -91,55 +91,42 @@ class Delivery:
         self._timestamp_ms = timestamp_ms
 
     @property
-    def partition(self) -> TopicPartition:
-        """Where it goes; the number is -1 while the topic is not known."""
-        while isinstance(outcome := self._pending.outcome, Moved):
-            self._pending, self._delta = _part_of(outcome, self._delta)
-        return self._pending.partition
-
-    @property
     def topic(self) -> str:
         return self._pending.partition.topic
 
     @property
+    def partition(self) -> TopicPartition:
+        """Where it goes; the number is -1 while the topic is not known."""
+        return self._where().partition
+
+    @property
     def is_done(self) -> bool:
         """Whether awaiting it gives its answer at once."""
-        pending = self._pending
-        while pending.done.done():
-            if pending.error is not None:
-                return True
-            outcome = pending.done.result()
-            if isinstance(outcome, Appended):
-                return True
-            pending, _ = _part_of(outcome, self._delta)
-        return False
+        return self._where().done.done()
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        while True:
-            done = self._pending.done
-            if not done.done():
-                yield from asyncio.wait([done]).__await__()
-            try:
-                outcome = done.result()
-            except KafkaError:
-                if self._delta != _TOLD:
-                    self._delta = _TOLD
-                    self._pending.unseen -= 1
-                raise
-            if isinstance(outcome, Appended):
-                return self._landed(outcome)
-            self._pending, self._delta = _part_of(outcome, self._delta)
-
-    def _landed(self, appended: Appended) -> RecordMetadata:
-        topic, partition = self._pending.partition
+        while not (pending := self._where()).done.done():
+            yield from asyncio.wait([pending.done]).__await__()
+        try:
+            appended = pending.done.result()
+        except KafkaError:
+            if self._delta != _TOLD:
+                self._delta = _TOLD
+                pending.unseen -= 1
+            raise
+        assert isinstance(appended, Appended)
+        topic, partition = pending.partition
         offset = -1 if appended.base_offset < 0 else appended.base_offset + self._delta
         stamped = appended.log_append_time_ms
         return RecordMetadata(topic, partition, offset, self._timestamp_ms if stamped < 0 else stamped)
 
-
-def _part_of(moved: Moved, delta: int) -> tuple[Pending, int]:
-    first, pending = next(part for part in reversed(moved.parts) if part[0] <= delta)
-    return pending, delta - first
+    def _where(self) -> Pending:
+        """What holds the record now."""
+        while isinstance(outcome := self._pending.outcome, Moved):
+            delta = self._delta
+            first, self._pending = next(part for part in reversed(outcome.parts) if part[0] <= delta)
+            self._delta = delta - first
+        return self._pending
 
 
 class Failures:
@@ -164,7 +151,11 @@ class Failures:
         unseen = [pending for pending in self._failed if pending.unseen]
         count = self._forgotten + sum(pending.unseen for pending in unseen)
         first = self._first or next((pending.error for pending in unseen), None)
-        self._failed.clear()
-        self._forgotten, self._first = 0, None
+        self.clear()
         if first is not None:
             raise NotDelivered(first, count)
+
+    def clear(self) -> None:
+        """Count everything as told."""
+        self._failed.clear()
+        self._forgotten, self._first = 0, None

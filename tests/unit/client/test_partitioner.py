@@ -1,35 +1,13 @@
-"""Keys go to the partitions that Java's client and kafka-python choose; keyless records move on batch by batch."""
+"""Keys go to the partitions that kafka-python chooses; keyless records go round, and spare partitions that lag."""
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
-from barnabas.client.partitioner import StickyPartition, murmur2, partition_of_key
-
-# From Apache Kafka's own test of its hash, signed as Java prints it.
-JAVA_VECTORS = {
-    b"21": -973932308,
-    b"foobar": -790332482,
-    b"a-little-bit-long-string": -985981536,
-    b"a-little-bit-longer-string": -1486304829,
-    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
-    b"abc": 479470107,
-}
-
-
-@pytest.mark.parametrize(("key", "signed"), JAVA_VECTORS.items())
-def test_murmur2_is_javas(key: bytes, signed: int) -> None:
-    assert murmur2(key) == signed & 0xFFFFFFFF
-
-
-@given(st.binary(max_size=64))
-def test_murmur2_is_kafka_pythons(key: bytes) -> None:
-    assert murmur2(key) == kafka_python_murmur2(key) & 0xFFFFFFFF
+from barnabas.client.partitioner import StickyPartition, partition_of_key
 
 
 def test_ten_thousand_keys_go_where_kafka_python_sends_them() -> None:
@@ -39,18 +17,25 @@ def test_ten_thousand_keys_go_where_kafka_python_sends_them() -> None:
     ]
 
 
-def test_keyless_records_stay_until_told_to_move_and_then_move_elsewhere() -> None:
+def drawn(waiting_batches: list[int | None], times: int = 3000) -> Counter[int]:
     sticky = StickyPartition(Random(7))
-    for _ in range(100):
-        before = sticky.current(5)
-        assert sticky.current(5) == before
-        sticky.next(5)
-        assert sticky.current(5) != before
-        assert 0 <= sticky.current(5) < 5
+    counts: Counter[int] = Counter()
+    for _ in range(times):
+        sticky.move(waiting_batches)
+        counts[sticky.current] += 1
+    return counts
 
 
-def test_a_single_partition_is_never_left() -> None:
-    sticky = StickyPartition(Random(7))
-    assert sticky.current(1) == 0
-    sticky.next(1)
-    assert sticky.current(1) == 0
+def test_partitions_that_are_alike_get_alike() -> None:
+    counts = drawn([2, 2, 2])
+    assert all(900 < counts[partition] < 1100 for partition in range(3))
+
+
+def test_a_partition_with_more_batches_waiting_gets_fewer_records() -> None:
+    counts = drawn([0, 3, 9])  # 10, 7 and 1 lots
+    assert counts[0] > counts[1] > 5 * counts[2] > 0
+
+
+def test_a_partition_without_a_leader_gets_nothing_while_another_has_one() -> None:
+    assert set(drawn([None, 5, None])) == {1}
+    assert set(drawn([None, None])) == {0, 1}
