@@ -12,14 +12,20 @@ import pytest
 
 from barnabas.cli.cluster_state import health, look, min_in_sync
 from barnabas.cli.copies import measure
-from barnabas.client.admin import configs, reassignments, records, topics
-from barnabas.client.admin.cluster import describe_cluster
+from barnabas.client.admin.cluster import Cluster
+from barnabas.client.admin.configs import Configs, ConfigSource, ResourceType
+from barnabas.client.admin.elections import Elections
+from barnabas.client.admin.partitions import Partitions
+from barnabas.client.admin.reassignments import Reassignments
+from barnabas.client.admin.records import Records
+from barnabas.client.admin.topics import Topics
 from barnabas.client.client import Client, connect
 from barnabas.client.consumed import ConsumerRecord
 from barnabas.client.consumer import Consumer
 from barnabas.client.list_offsets import MAX_TIMESTAMP, Isolation, list_offsets, resolve_offsets
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import Absolute, Beginning, End, Last, Since
+from barnabas.client.outcomes import PartlyFailed
 from barnabas.client.producer import ACKS_LEADER, ACKS_NONE, Producer
 from barnabas.core.errors import ErrorCode, KafkaError
 from tests.peers import Broker
@@ -48,7 +54,7 @@ async def read_all(
     client: Client, topic: str, isolation_level: Isolation = Isolation.READ_UNCOMMITTED
 ) -> dict[int, list[ConsumerRecord]]:
     """Every record of a topic up to its present end, by partition."""
-    info = await topics.describe_topic(client, topic)
+    info = await Topics(client).describe(topic)
     partitions = [TopicPartition(topic, p.partition) for p in info.partitions]
     found: dict[int, list[ConsumerRecord]] = {partition.partition: [] for partition in partitions}
     async with Consumer(client, isolation_level=isolation_level) as consumer:
@@ -82,7 +88,7 @@ def consume_with_librdkafka(address: str, topic: str, count: int) -> list[conflu
 @pytest.mark.parametrize("codec", CODECS)
 def test_librdkafka_reads_what_the_producer_wrote(cluster: str, topic_name: str, codec: str) -> None:
     async def work(client: Client) -> None:
-        await topics.create_topic(client, topic_name, partitions=1)
+        await Topics(client).create(topic_name, partitions=1)
         async with Producer(client, compression_type=codec) as producer:
             for number in range(50):
                 value = b"v" * 100 + b"%d" % number
@@ -100,7 +106,7 @@ def test_librdkafka_reads_what_the_producer_wrote(cluster: str, topic_name: str,
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_consumer_reads_what_librdkafka_wrote(cluster: str, topic_name: str, codec: str) -> None:
-    run(cluster, lambda client: topics.create_topic(client, topic_name, partitions=2))
+    run(cluster, lambda client: Topics(client).create(topic_name, partitions=2))
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster, "compression.type": codec, "linger.ms": 5})
     for number in range(200):
         producer.produce(topic_name, b"v%d" % number, b"k%d" % number, number % 2, headers=[("h", b"x")])
@@ -116,7 +122,7 @@ def test_keys_go_where_librdkafkas_murmur2_sends_them(cluster: str, topic_name: 
     keys = [b"key-%d" % number for number in range(300)]
 
     async def work(client: Client) -> list[int]:
-        await topics.create_topic(client, topic_name, partitions=7)
+        await Topics(client).create(topic_name, partitions=7)
         async with Producer(client) as producer:
             deliveries = [producer.post(topic_name, b"", key=key) for key in keys]
         return [(await delivery).partition for delivery in deliveries]
@@ -134,7 +140,7 @@ def test_keys_go_where_librdkafkas_murmur2_sends_them(cluster: str, topic_name: 
 
 def test_keyless_records_reach_every_partition_in_full_batches(cluster: str, topic_name: str) -> None:
     async def work(client: Client) -> dict[int, list[ConsumerRecord]]:
-        await topics.create_topic(client, topic_name, partitions=3)
+        await Topics(client).create(topic_name, partitions=3)
         async with Producer(client, batch_size=2000) as producer:
             for number in range(2000):
                 producer.post(topic_name, b"%d" % number)
@@ -148,7 +154,7 @@ def test_keyless_records_reach_every_partition_in_full_batches(cluster: str, top
 @pytest.mark.parametrize("acks", [ACKS_NONE, ACKS_LEADER])
 def test_weaker_acks_deliver_too(cluster: str, topic_name: str, acks: int) -> None:
     async def work(client: Client) -> int:
-        await topics.create_topic(client, topic_name, partitions=1)
+        await Topics(client).create(topic_name, partitions=1)
         async with Producer(client, acks=acks) as producer:
             offset = (await producer.send(topic_name, b"x")).offset
         deadline = time.monotonic() + 10
@@ -171,7 +177,7 @@ def test_a_topic_is_created_by_the_first_record(cluster: str, topic_name: str) -
 
 def test_a_record_that_the_broker_refuses_fails_alone(cluster: str, topic_name: str) -> None:
     async def work(client: Client) -> list[bytes | None]:
-        await topics.create_topic(client, topic_name, partitions=1, configs={"max.message.bytes": "2000"})
+        await Topics(client).create(topic_name, partitions=1, configs={"max.message.bytes": "2000"})
         async with Producer(client, batch_size=1000, linger_ms=0) as producer:
             before = producer.post(topic_name, b"before")
             large = producer.post(topic_name, b"x" * 5000)
@@ -190,7 +196,7 @@ def test_a_record_that_the_broker_refuses_fails_alone(cluster: str, topic_name: 
 
 def test_places_become_offsets(cluster: str, topic_name: str) -> None:
     async def work(client: Client) -> None:
-        await topics.create_topic(client, topic_name, partitions=1)
+        await Topics(client).create(topic_name, partitions=1)
         async with Producer(client) as producer:
             for number in range(10):
                 await producer.send(topic_name, b"x", timestamp=1_000_000 + 1000 * number)
@@ -214,62 +220,62 @@ def test_places_become_offsets(cluster: str, topic_name: str) -> None:
 
 def test_a_topic_lives_and_dies(cluster: str, topic_name: str) -> None:
     async def work(client: Client) -> None:
-        created = await topics.create_topic(client, topic_name, partitions=2, configs={"retention.ms": "1000000"})
+        created = await Topics(client).create(topic_name, partitions=2, configs={"retention.ms": "1000000"})
         assert (created.partitions, created.replication_factor) == (2, 1)
         with pytest.raises(KafkaError) as caught:
-            await topics.create_topic(client, topic_name)
+            await Topics(client).create(topic_name)
         assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
 
         async def is_listed() -> bool:
-            return topic_name in [topic.name for topic in await topics.list_topics(client)]
+            return topic_name in [topic.name for topic in await Topics(client).list()]
 
         await comes_to(is_listed, True)
-        await topics.create_partitions(client, topic_name, 4)
+        await Partitions(client).create(topic_name, 4)
         with pytest.raises(KafkaError) as caught:
-            await topics.create_partitions(client, topic_name, 3)
+            await Partitions(client).create(topic_name, 3)
         assert caught.value.code is ErrorCode.INVALID_PARTITIONS
 
-        await configs.alter_configs(
-            client, configs.ResourceType.TOPIC, topic_name, set_={"segment.bytes": "2000000"}, delete=["retention.ms"]
+        await Configs(client).alter(
+            ResourceType.TOPIC, topic_name, set_={"segment.bytes": "2000000"}, delete=["retention.ms"]
         )
 
         async def own() -> dict[str, str | None]:
-            entries = await configs.describe_configs(client, configs.ResourceType.TOPIC, topic_name)
-            return {entry.name: entry.value for entry in entries if entry.source is configs.ConfigSource.TOPIC}
+            entries = await Configs(client).describe(ResourceType.TOPIC, topic_name)
+            return {entry.name: entry.value for entry in entries.values() if entry.source is ConfigSource.TOPIC}
 
         changed: dict[str, str | None] = {"segment.bytes": "2000000"}
         await comes_to(own, changed)
         with pytest.raises(KafkaError, match=r"no\.such\.key"):
-            await configs.alter_configs(client, configs.ResourceType.TOPIC, topic_name, set_={"no.such.key": "1"})
+            await Configs(client).alter(ResourceType.TOPIC, topic_name, set_={"no.such.key": "1"})
 
         async with Producer(client) as producer:
             for _ in range(10):
                 await producer.send(topic_name, b"x", partition=3)
         partition = TopicPartition(topic_name, 3)
-        assert await records.delete_records(client, {partition: 6}) == {partition: 6}
+        assert await Records(client).delete({partition: 6}) == {partition: 6}
         with pytest.raises(KafkaError) as caught:
-            await records.delete_records(client, {partition: 60})
+            await Records(client).delete({partition: 60})
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-        states = await topics.partition_states(client, await topics.describe_topic(client, topic_name))
+        states = await Partitions(client).states(await Topics(client).describe(topic_name))
         assert [(state.log_start_offset, state.end_offset) for state in states] == [(0, 0), (0, 0), (0, 0), (6, 10)]
 
-        await topics.delete_topic(client, topic_name)
+        await Topics(client).delete(topic_name)
         with pytest.raises(KafkaError, match="does not exist"):
-            await topics.delete_topic(client, topic_name)
+            await Topics(client).delete(topic_name)
 
     run(cluster, work)
 
 
 def test_validation_creates_nothing(cluster: str, topic_name: str) -> None:
     async def work(client: Client) -> list[str]:
-        await topics.create_topic(client, topic_name, partitions=1, validate_only=True)
-        return [topic.name for topic in await topics.list_topics(client)]
+        await Topics(client).create(topic_name, partitions=1, validate_only=True)
+        return [topic.name for topic in await Topics(client).list()]
 
     assert topic_name not in run(cluster, work)
 
 
 def test_the_cluster_describes_itself(cluster: str) -> None:
-    description = run(cluster, describe_cluster)
+    description = run(cluster, lambda client: Cluster(client).describe())
     assert [broker.address.port for broker in description.brokers] == [int(cluster.rpartition(":")[2])]
     assert description.cluster_id
 
@@ -278,7 +284,7 @@ def test_the_state_of_a_cluster_is_told_and_replicas_cannot_go_nowhere(cluster: 
     first = TopicPartition(topic_name, 0)
 
     async def work(client: Client) -> None:
-        await topics.create_topic(client, topic_name, partitions=3, configs={"min.insync.replicas": "2"})
+        await Topics(client).create(topic_name, partitions=3, configs={"min.insync.replicas": "2"})
         async with Producer(client) as producer:
             await producer.send(topic_name, b"x" * 1000, partition=0)
         state = await look(client)
@@ -292,18 +298,20 @@ def test_the_state_of_a_cluster_is_told_and_replicas_cannot_go_nowhere(cluster: 
         assert copies.bytes_of([first]) > 1000
         assert await copies.copied_bytes(client, {first}) == copies.bytes_of([first])
 
-        refusals = await reassignments.alter_reassignments(client, {first: (12345,)})
-        assert refusals[first].code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        refusals = await reassignments.alter_reassignments(client, {first: None})
-        assert refusals[first].code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-        assert await reassignments.elect_preferred_leaders(client, [first]) == {}
+        with pytest.raises(PartlyFailed) as refused:
+            await Reassignments(client).alter({first: (12345,)})
+        assert refused.value.errors[first].code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        with pytest.raises(PartlyFailed) as refused:
+            await Reassignments(client).cancel([first])
+        assert refused.value.errors[first].code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        assert await Elections(client).preferred([first]) == {first: False}
 
     run(cluster, work)
 
 
 def test_an_offset_that_is_not_there_is_an_error_that_names_it(cluster: str, topic_name: str) -> None:
     async def work(client: Client) -> None:
-        await topics.create_topic(client, topic_name, partitions=1)
+        await Topics(client).create(topic_name, partitions=1)
         async with Consumer(client, auto_offset_reset="none") as consumer:
             consumer.assign({TopicPartition(topic_name, 0): 12345})
             with pytest.raises(KafkaError, match="12345") as caught:
@@ -315,7 +323,7 @@ def test_an_offset_that_is_not_there_is_an_error_that_names_it(cluster: str, top
 
 def test_a_cancelled_poll_loses_nothing(cluster: str, topic_name: str) -> None:
     async def work(client: Client) -> list[bytes | None]:
-        await topics.create_topic(client, topic_name, partitions=1)
+        await Topics(client).create(topic_name, partitions=1)
         found: list[bytes | None] = []
 
         async def produce(producer: Producer) -> None:
@@ -338,7 +346,7 @@ def test_a_cancelled_poll_loses_nothing(cluster: str, topic_name: str) -> None:
 
 
 def test_read_committed_leaves_aborted_records_out(kafka: Broker, topic_name: str) -> None:
-    run(kafka.address, lambda client: topics.create_topic(client, topic_name, partitions=1))
+    run(kafka.address, lambda client: Topics(client).create(topic_name, partitions=1))
     producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address, "transactional.id": topic_name})
     producer.init_transactions(30)
     for number in range(6):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.admin import topics
+from barnabas.client.admin.topics import Topics
 from barnabas.client.client import connect
 from barnabas.client.consumer import Consumer
 from barnabas.client.metadata import TopicPartition
@@ -43,7 +43,7 @@ def test_nothing_is_lost_or_doubled_or_out_of_order_through_two_crashes(tmp_path
 
     async def session() -> list[int]:
         async with asyncio.timeout(60), connect(f"127.0.0.1:{port}") as client:
-            await topics.create_topic(client, "orders", partitions=1)
+            await Topics(client).create("orders", partitions=1)
             async with Producer(client, linger_ms=2) as producer, Consumer(client) as consumer:
                 producing = asyncio.create_task(produce(producer))
                 consuming = asyncio.create_task(consume(consumer))

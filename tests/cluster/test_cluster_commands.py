@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 import pytest
 
 from barnabas.cli.cluster_state import health, look, min_in_sync
-from barnabas.client.admin import configs, topics
+from barnabas.client.admin.configs import Configs, ConfigSource, ResourceType
+from barnabas.client.admin.topics import Topics
 from barnabas.client.client import Client, connect
 from barnabas.client.metadata import PartitionInfo
 from barnabas.client.producer import Producer
@@ -75,7 +76,7 @@ def topic_on(cluster: Cluster, topic: str, assignment: list[list[int]], *, value
     values = [f"{number}".rjust(value_bytes, "x") for number in range(RECORDS)]
 
     async def work(client: Client) -> None:
-        await topics.create_topic(client, topic, assignment=assignment)
+        await Topics(client).create(topic, assignment=assignment)
         async with Producer(client) as producer:
             for value in values:
                 producer.post(topic, value.encode())
@@ -85,8 +86,7 @@ def topic_on(cluster: Cluster, topic: str, assignment: list[list[int]], *, value
 
 
 def partitions(cluster: Cluster, topic: str) -> tuple[PartitionInfo, ...]:
-    [found] = with_client(cluster, lambda client: topics.describe_topics(client, [topic]))
-    return found.partitions
+    return with_client(cluster, lambda client: Topics(client).describe(topic)).partitions
 
 
 def replicas(cluster: Cluster, topic: str) -> list[list[int]]:
@@ -98,8 +98,8 @@ def are_in_sync(cluster: Cluster, topic: str) -> bool:
 
 
 def own_settings(cluster: Cluster, topic: str) -> set[str]:
-    entries = with_client(cluster, lambda client: configs.describe_configs(client, configs.ResourceType.TOPIC, topic))
-    return {entry.name for entry in entries if entry.source is configs.ConfigSource.TOPIC}
+    entries = with_client(cluster, lambda client: Configs(client).describe(ResourceType.TOPIC, topic))
+    return {entry.name for entry in entries.values() if entry.source is ConfigSource.TOPIC}
 
 
 # describe and health

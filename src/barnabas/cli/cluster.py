@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from barnabas.cli.cluster_state import ClusterState, broker_rows, health, look, min_in_sync
 from barnabas.cli.options import BootstrapOption, OutputOption, examples
 from barnabas.cli.output import MOST_ROWS, Colour, Output, counted, fail, format_table, paint, show
 from barnabas.cli.reassign import reassign
 from barnabas.cli.session import run
-from barnabas.client.admin.cluster import Cluster
-from barnabas.client.client import Client
+
+if TYPE_CHECKING:
+    from barnabas.cli.cluster_state import ClusterState
+    from barnabas.client.client import Client
 
 app = typer.Typer(
     help="Describe a cluster, tell whether it is healthy, and move replicas.",
@@ -33,6 +34,8 @@ app.command(
 @app.command(epilog=examples("barnabas cluster describe", "barnabas cluster describe -o json"))
 def describe(bootstrap: BootstrapOption = None, output: OutputOption = Output.TABLE) -> None:
     """Show the brokers: address, rack, state, who is the controller, and how much each of them has."""
+    from barnabas.cli.cluster_state import broker_rows, look
+
     state = run(bootstrap, look)
     found: dict[str, Any] = {
         "cluster_id": state.cluster.cluster_id,
@@ -49,6 +52,7 @@ def describe(bootstrap: BootstrapOption = None, output: OutputOption = Output.TA
 @app.command("health", epilog=examples("barnabas cluster health", "barnabas cluster health -o json || page-someone"))
 def health_(bootstrap: BootstrapOption = None, output: OutputOption = Output.TABLE) -> None:
     """Tell whether every broker serves and every partition has its replicas; exit code 1 if not."""
+    from barnabas.cli.cluster_state import health, look, min_in_sync
 
     async def work(client: Client) -> tuple[ClusterState, dict[str, int]]:
         state = await look(client)
@@ -90,6 +94,8 @@ def forget(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Forget a broker that will not come back. It has to be stopped, and drained (cluster reassign --drain)."""
+    from barnabas.cli.cluster_state import look
+    from barnabas.client.admin.cluster import Cluster
 
     async def work(client: Client) -> None:
         state = await look(client)

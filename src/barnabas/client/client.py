@@ -7,7 +7,7 @@ Producer, consumer and the admin calls stand on it and may share one. Network, c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from copy import copy
 from functools import partial
 from random import Random
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from barnabas.client.connections import Connections, parse_addresses
 from barnabas.client.errors import CannotReach
-from barnabas.client.metadata import BrokerInfo, Metadata, TopicPartition
+from barnabas.client.metadata import BrokerInfo, Metadata
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import KafkaError
 from barnabas.net.sockets import TcpNetwork
@@ -75,14 +75,6 @@ class Client:
         """For requests that wait at a broker for long: whatever follows them on the same connection waits too."""
         return self._new_connections()
 
-    async def ask_controller(self, message: Any) -> Any:
-        """Send to the controller; a cluster that does not name one forwards from any broker."""
-        cluster = self.metadata.cluster
-        controller = cluster.brokers.get(cluster.controller_id)
-        if controller is None:
-            return await self.metadata.ask_any(message)
-        return await self.ask(controller, message)
-
     async def ask(
         self, broker: BrokerInfo, message: Any, *, highest: int | None = None, extra_timeout_ms: int = 0
     ) -> Any:
@@ -103,38 +95,9 @@ class Client:
         """Send to one broker what is never answered."""
         await self.connections.send(broker.address, message, broker=f"broker {broker.node_id}")
 
-    async def ask_leaders(
-        self,
-        partitions: Iterable[TopicPartition],
-        ask: Callable[[BrokerInfo, list[TopicPartition]], Awaitable[Mapping[TopicPartition, T | KafkaError]]],
-    ) -> dict[TopicPartition, T]:
-        """Ask each partition's leader, all leaders at once, and again where an answer was retriable."""
-        answers: dict[TopicPartition, T] = {}
-        left = list(partitions)
-
-        async def attempt() -> None:
-            nonlocal left
-            by_leader: dict[BrokerInfo, list[TopicPartition]] = {}
-            for partition in left:
-                by_leader.setdefault(await self.metadata.leader_of(partition), []).append(partition)
-            results = await asyncio.gather(*(ask(leader, led) for leader, led in by_leader.items()))
-            problems = []
-            for partition, answer in (item for result in results for item in result.items()):
-                if isinstance(answer, KafkaError):
-                    self.metadata.forget([partition.topic])
-                    problems.append(answer)
-                else:
-                    answers[partition] = answer
-            left = [partition for partition in left if partition not in answers]
-            if problems:
-                raise next((problem for problem in problems if not problem.code.retriable), problems[0])
-
-        await self.retrying(attempt)
-        return answers
-
-    async def retrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def retrying(self, attempt: Callable[[], Awaitable[T]], *, timeout_ms: int | None = None) -> T:
         """Repeat what fails in a way that may pass, with growing pauses, until the time for retries is over."""
-        deadline = self.clock.monotonic() + self.retry_timeout_ms / 1000
+        deadline = self.clock.monotonic() + (self.retry_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         tries = 0
         while True:
             try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, TypeVar
 
 from barnabas.client.errors import refused
@@ -14,28 +14,34 @@ _MOST_TOLD = 3
 
 
 class PartlyFailed(KafkaError):
-    """Some of the things that were asked for failed: `errors` has them, `done` has the results of the others."""
+    """Things that were asked for at once failed, some or all: `errors` has these, `done` the results of the others."""
 
     def __init__(self, done: Mapping[Any, Any], errors: Mapping[Any, KafkaError]) -> None:
         worst = next((error for error in errors.values() if not error.retriable), next(iter(errors.values())))
-        told = [str(error) for error in errors.values()][:_MOST_TOLD]
-        if len(errors) > _MOST_TOLD:
-            told.append(f"and {len(errors) - _MOST_TOLD} more")
-        super().__init__(worst.code, f"{len(errors)} of {len(done) + len(errors)} failed: {'; '.join(told)}")
+        reasons = list(dict.fromkeys(str(error) for error in errors.values()))
+        told = "; ".join(reasons[:_MOST_TOLD]) + ("; ..." if len(reasons) > _MOST_TOLD else "")
+        count = len(done) + len(errors)
+        super().__init__(worst.code, told if count == 1 else f"{len(errors)} of {count} failed: {told}")
         self.done = dict(done)
         self.errors = dict(errors)
 
 
 def settled(answers: Mapping[K, V | KafkaError]) -> dict[K, V]:
-    """The values, if nothing failed; the error, if all failed by one; else what failed and what did not."""
+    """The values, if nothing failed."""
     errors = {item: answer for item, answer in answers.items() if isinstance(answer, KafkaError)}
     done = {item: answer for item, answer in answers.items() if not isinstance(answer, KafkaError)}
-    if not errors:
-        return done
-    first = next(iter(errors.values()))
-    if not done and all(error is first for error in errors.values()):
-        raise first
-    raise PartlyFailed(done, errors)
+    if errors:
+        raise PartlyFailed(done, errors)
+    return done
+
+
+async def alone(call: Awaitable[V]) -> V:
+    """What comes of a call on many things that has only one: its error by itself."""
+    try:
+        return await call
+    except PartlyFailed as failed:
+        [error] = failed.errors.values()
+        raise error from None
 
 
 def refusal(code: int, what: str, message: str | None = None) -> KafkaError | None:

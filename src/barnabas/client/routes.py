@@ -16,7 +16,6 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeGuard, TypeVar
 from barnabas.client.client import Client
 from barnabas.client.errors import refused
 from barnabas.client.metadata import BrokerInfo, TopicPartition
-from barnabas.client.outcomes import settled
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 
@@ -50,7 +49,9 @@ class AnyBroker:
 class Controller:
     """For what only the controller decides."""
 
-    again = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_CONTROLLER})
+    again = frozenset(
+        {ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+    )
 
     async def locate(self, client: Client, items: list[Any], *, anew: bool) -> Mapping[Any, Place]:
         if anew:
@@ -259,4 +260,7 @@ async def ask_one(
     client: Client, route: Route, item: Any, message: Any, read: Callable[[Any], V], *, highest: int | None = None
 ) -> V:
     """The same for one item, or for a call that has none (None): its value, or its error raised."""
-    return settled(await ask_singly(client, route, [item], lambda _: message, read, highest=highest))[item]
+    answer = (await ask_singly(client, route, [item], lambda _: message, read, highest=highest))[item]
+    if isinstance(answer, KafkaError):
+        raise answer
+    return answer

@@ -1,1 +1,5 @@
-"""Administration of a cluster: one module per noun, functions on a client, typed values as results."""
+"""Administration of a cluster: one module and one class per noun, each made from a client; `Admin` has them all."""
+
+from barnabas.client.admin.admin import Admin
+
+__all__ = ["Admin"]

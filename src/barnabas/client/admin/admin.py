@@ -5,19 +5,36 @@
 
 A call about one thing gives its value or raises its error. A call about many (`..._many`, or one that takes a mapping)
 gives all values, or raises `PartlyFailed`, which has every error and every value.
+
+A noun is imported when it is first used: a command pays only for its own.
 """
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from barnabas.client.admin.groups import Groups
-from barnabas.client.admin.offsets import Offsets
-from barnabas.client.admin.producers import Producers
-from barnabas.client.admin.transactions import Transactions
 from barnabas.client.client import Client
 from barnabas.client.options import at_least, names_options
 from barnabas.client.session import Session
+
+if TYPE_CHECKING:
+    from barnabas.client.admin.acls import Acls
+    from barnabas.client.admin.cluster import Cluster
+    from barnabas.client.admin.configs import Configs
+    from barnabas.client.admin.elections import Elections
+    from barnabas.client.admin.features import Features
+    from barnabas.client.admin.groups import Groups
+    from barnabas.client.admin.log_dirs import LogDirs
+    from barnabas.client.admin.offsets import Offsets
+    from barnabas.client.admin.partitions import Partitions
+    from barnabas.client.admin.producers import Producers
+    from barnabas.client.admin.quorum import Quorum
+    from barnabas.client.admin.quotas import Quotas
+    from barnabas.client.admin.reassignments import Reassignments
+    from barnabas.client.admin.records import Records
+    from barnabas.client.admin.topics import Topics
+    from barnabas.client.admin.transactions import Transactions
+    from barnabas.client.admin.users import Users
 
 
 @names_options
@@ -53,17 +70,103 @@ class Admin:
         await self._session.close()
 
     @property
+    def topics(self) -> Topics:
+        from barnabas.client.admin.topics import Topics
+
+        return Topics(self._session.check())
+
+    @property
+    def partitions(self) -> Partitions:
+        from barnabas.client.admin.partitions import Partitions
+
+        return Partitions(self._session.check())
+
+    @property
+    def records(self) -> Records:
+        from barnabas.client.admin.records import Records
+
+        return Records(self._session.check())
+
+    @property
+    def configs(self) -> Configs:
+        from barnabas.client.admin.configs import Configs
+
+        return Configs(self._session.check())
+
+    @property
     def groups(self) -> Groups:
+        from barnabas.client.admin.groups import Groups
+
         return Groups(self._session.check())
 
     @property
     def offsets(self) -> Offsets:
+        from barnabas.client.admin.offsets import Offsets
+
         return Offsets(self._session.check())
 
     @property
     def transactions(self) -> Transactions:
+        from barnabas.client.admin.transactions import Transactions
+
         return Transactions(self._session.check())
 
     @property
     def producers(self) -> Producers:
+        from barnabas.client.admin.producers import Producers
+
         return Producers(self._session.check())
+
+    @property
+    def reassignments(self) -> Reassignments:
+        from barnabas.client.admin.reassignments import Reassignments
+
+        return Reassignments(self._session.check())
+
+    @property
+    def elections(self) -> Elections:
+        from barnabas.client.admin.elections import Elections
+
+        return Elections(self._session.check())
+
+    @property
+    def log_dirs(self) -> LogDirs:
+        from barnabas.client.admin.log_dirs import LogDirs
+
+        return LogDirs(self._session.check())
+
+    @property
+    def cluster(self) -> Cluster:
+        from barnabas.client.admin.cluster import Cluster
+
+        return Cluster(self._session.check())
+
+    @property
+    def features(self) -> Features:
+        from barnabas.client.admin.features import Features
+
+        return Features(self._session.check())
+
+    @property
+    def quorum(self) -> Quorum:
+        from barnabas.client.admin.quorum import Quorum
+
+        return Quorum(self._session.check())
+
+    @property
+    def quotas(self) -> Quotas:
+        from barnabas.client.admin.quotas import Quotas
+
+        return Quotas(self._session.check())
+
+    @property
+    def users(self) -> Users:
+        from barnabas.client.admin.users import Users
+
+        return Users(self._session.check())
+
+    @property
+    def acls(self) -> Acls:
+        from barnabas.client.admin.acls import Acls
+
+        return Acls(self._session.check())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from barnabas.client.client import Client
 from barnabas.client.errors import refused
 from barnabas.client.metadata import BrokerInfo
+from barnabas.client.routes import ANY, CONTROLLER, ask_one
 from barnabas.wire.messages.k60_describe_cluster import DescribeClusterRequest
 from barnabas.wire.messages.k64_unregister_broker import UnregisterBrokerRequest
 
@@ -21,8 +23,25 @@ class ClusterDescription:
     """Those of them that may not serve: they are down, starting, or out of the controller's sight."""
 
 
-async def describe_cluster(client: Client) -> ClusterDescription:
-    response = await client.metadata.ask_any(DescribeClusterRequest(include_fenced_brokers=True))
+class Cluster:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def describe(self) -> ClusterDescription:
+        request = DescribeClusterRequest(include_fenced_brokers=True)
+        return await ask_one(self._client, ANY, None, request, _read)
+
+    async def unregister_broker(self, broker: int) -> None:
+        """Forget a broker that will not come back."""
+
+        def read(response: Any) -> None:
+            if response.error_code:
+                raise refused(response.error_code, f"cannot forget broker {broker}", response.error_message)
+
+        await ask_one(self._client, CONTROLLER, broker, UnregisterBrokerRequest(broker), read)
+
+
+def _read(response: Any) -> ClusterDescription:
     if response.error_code:
         raise refused(response.error_code, "cannot describe the cluster", response.error_message)
     brokers = (BrokerInfo(broker.broker_id, broker.host, broker.port, broker.rack) for broker in response.brokers)
@@ -32,10 +51,3 @@ async def describe_cluster(client: Client) -> ClusterDescription:
         tuple(sorted(brokers, key=lambda broker: broker.node_id)),
         frozenset(broker.broker_id for broker in response.brokers if broker.is_fenced),
     )
-
-
-async def unregister_broker(client: Client, broker: int) -> None:
-    """Forget a broker that will not come back."""
-    response = await client.metadata.ask_any(UnregisterBrokerRequest(broker))
-    if response.error_code:
-        raise refused(response.error_code, f"cannot forget broker {broker}", response.error_message)

@@ -15,7 +15,7 @@ from typing import Any
 from barnabas.client.client import Client
 from barnabas.client.errors import refused
 from barnabas.client.metadata import TopicPartition
-from barnabas.client.outcomes import refusal, settled
+from barnabas.client.outcomes import alone, refusal, settled
 from barnabas.client.routes import BROKERS, GROUPS, ask, ask_one, ask_singly, serving_brokers
 from barnabas.coordinator.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -127,7 +127,7 @@ class Groups:
 
     async def describe(self, group: str) -> GroupDescription:
         """A group of either protocol with its members; GROUP_ID_NOT_FOUND if there is none."""
-        return (await self.describe_many([group]))[group]
+        return (await alone(self.describe_many([group])))[group]
 
     async def describe_many(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
         wanted = list(groups)
@@ -138,7 +138,7 @@ class Groups:
 
     async def delete(self, group: str) -> None:
         """Delete a group with its offsets; NON_EMPTY_GROUP while it has members."""
-        await self.delete_many([group])
+        await alone(self.delete_many([group]))
 
     async def delete_many(self, groups: Iterable[str]) -> None:
         settled(await ask(self._client, GROUPS, groups, DeleteGroupsRequest, _read_deletions))

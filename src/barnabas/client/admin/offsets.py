@@ -15,7 +15,7 @@ from barnabas.client.group.values import OffsetAndMetadata
 from barnabas.client.list_offsets import resolve_offsets
 from barnabas.client.metadata import TopicPartition, by_topic
 from barnabas.client.offsets import End, OffsetSpec
-from barnabas.client.outcomes import refusal, settled
+from barnabas.client.outcomes import alone, refusal, settled
 from barnabas.client.routes import GROUPS, ask, ask_one
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k08_offset_commit import (
@@ -71,7 +71,7 @@ class Offsets:
         self, group: str, partitions: Iterable[TopicPartition] | None = None, *, stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What a group has committed, in these partitions or in all; `stable` waits for open transactions."""
-        return (await self.list_many({group: partitions}, stable=stable))[group]
+        return (await alone(self.list_many({group: partitions}, stable=stable)))[group]
 
     async def list_many(
         self, groups: Mapping[str, Iterable[TopicPartition] | None], *, stable: bool = False

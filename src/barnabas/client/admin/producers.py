@@ -8,7 +8,7 @@ from typing import Any
 
 from barnabas.client.client import Client
 from barnabas.client.metadata import TopicPartition, by_topic
-from barnabas.client.outcomes import refusal, settled
+from barnabas.client.outcomes import alone, refusal, settled
 from barnabas.client.routes import LEADERS, ask
 from barnabas.core.errors import KafkaError
 from barnabas.wire.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
@@ -34,7 +34,7 @@ class Producers:
 
     async def describe(self, partition: TopicPartition) -> tuple[ProducerState, ...]:
         """The producers that a partition's leader knows, by id."""
-        return (await self.describe_many([partition]))[partition]
+        return (await alone(self.describe_many([partition])))[partition]
 
     async def describe_many(
         self, partitions: Iterable[TopicPartition]

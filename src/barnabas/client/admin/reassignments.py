@@ -1,24 +1,28 @@
-"""Replicas that move to other brokers: begin, watch, call off, and let the preferred ones lead."""
+"""Replicas that move to other brokers: begin, watch, call off."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from barnabas.client.client import Client
 from barnabas.client.errors import refused
 from barnabas.client.metadata import TopicPartition, by_topic
-from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.wire.messages.k43_elect_leaders import ElectLeadersRequest, TopicPartitions
+from barnabas.client.outcomes import refusal, settled
+from barnabas.client.routes import CONTROLLER, ask, ask_one
+from barnabas.core.errors import KafkaError
 from barnabas.wire.messages.k45_alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from barnabas.wire.messages.k46_list_partition_reassignments import ListPartitionReassignmentsRequest
+from barnabas.wire.messages.k46_list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 
-_PREFERRED = 0
-_ELECTED = frozenset({ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED})
+_TIMEOUT_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,38 +35,59 @@ class Reassignment:
     removing: tuple[int, ...]
 
 
-async def alter_reassignments(
-    client: Client, wanted: Mapping[TopicPartition, Sequence[int] | None]
-) -> dict[TopicPartition, KafkaError]:
-    """Move partitions to these replicas, or, with None, call off the move under way; what was refused, and why."""
-    request = AlterPartitionReassignmentsRequest(
-        topics=[
-            ReassignableTopic(
-                topic,
-                [ReassignablePartition(index, _listed(wanted[TopicPartition(topic, index)])) for index in indexes],
+class Reassignments:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def alter(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+        """Move partitions to these replicas, or, with None, call off the move under way."""
+
+        def request(some: Iterable[TopicPartition]) -> AlterPartitionReassignmentsRequest:
+            return AlterPartitionReassignmentsRequest(
+                timeout_ms=_TIMEOUT_MS,
+                topics=[
+                    ReassignableTopic(
+                        topic,
+                        [
+                            ReassignablePartition(index, _listed(wanted[TopicPartition(topic, index)]))
+                            for index in indexes
+                        ],
+                    )
+                    for topic, indexes in by_topic(some).items()
+                ],
             )
-            for topic, indexes in by_topic(wanted).items()
-        ]
-    )
-    response = await client.metadata.ask_any(request)
-    if response.error_code:
-        raise refused(response.error_code, "cannot reassign partitions", response.error_message)
-    return {
-        partition: refused(result.error_code, f"cannot reassign {partition}", result.error_message)
-        for topic in response.responses
-        for result in topic.partitions
-        if result.error_code
-        for partition in (TopicPartition(topic.name, result.partition_index),)
-    }
+
+        settled(await ask(self._client, CONTROLLER, wanted, request, _read_altered))
+
+    async def cancel(self, partitions: Iterable[TopicPartition]) -> None:
+        """Call off moves; a partition that does not move has NO_REASSIGNMENT_IN_PROGRESS as its error."""
+        await self.alter(dict.fromkeys(partitions))
+
+    async def list(self, partitions: Iterable[TopicPartition] | None = None) -> list[Reassignment]:
+        """The moves that are under way, of these partitions or of all, in their order."""
+        wanted = None
+        if partitions is not None:
+            wanted = [ListPartitionReassignmentsTopics(topic, some) for topic, some in by_topic(partitions).items()]
+        request = ListPartitionReassignmentsRequest(_TIMEOUT_MS, wanted)
+        return await ask_one(self._client, CONTROLLER, None, request, _read_list)
 
 
 def _listed(replicas: Sequence[int] | None) -> list[int] | None:
     return None if replicas is None else list(replicas)
 
 
-async def list_reassignments(client: Client) -> list[Reassignment]:
-    """All moves that are under way."""
-    response = await client.metadata.ask_any(ListPartitionReassignmentsRequest())
+def _read_altered(response: Any) -> dict[TopicPartition, KafkaError | None]:
+    if response.error_code:
+        raise refused(response.error_code, "cannot reassign partitions", response.error_message)
+    return {
+        partition: refusal(found.error_code, f"cannot reassign {partition}", found.error_message)
+        for topic in response.responses
+        for found in topic.partitions
+        for partition in (TopicPartition(topic.name, found.partition_index),)
+    }
+
+
+def _read_list(response: Any) -> list[Reassignment]:
     if response.error_code:
         raise refused(response.error_code, "cannot list reassignments", response.error_message)
     return sorted(
@@ -78,22 +103,3 @@ async def list_reassignments(client: Client) -> list[Reassignment]:
         ),
         key=lambda move: move.partition,
     )
-
-
-async def elect_preferred_leaders(
-    client: Client, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, KafkaError]:
-    """Let the first replica of each partition lead, where it can; where it cannot, why."""
-    wanted = [TopicPartitions(topic, indexes) for topic, indexes in by_topic(partitions).items()]
-    if not wanted:
-        return {}
-    response = await client.metadata.ask_any(ElectLeadersRequest(_PREFERRED, wanted))
-    if response.error_code:
-        raise refused(response.error_code, "cannot elect leaders")
-    return {
-        partition: refused(result.error_code, f"cannot elect a leader for {partition}", result.error_message)
-        for topic in response.replica_election_results
-        for result in topic.partition_result
-        if result.error_code not in _ELECTED
-        for partition in (TopicPartition(topic.topic, result.partition_id),)
-    }

@@ -11,7 +11,7 @@ from barnabas.client.admin.producers import Producers
 from barnabas.client.client import Client
 from barnabas.client.errors import refused
 from barnabas.client.metadata import TopicPartition
-from barnabas.client.outcomes import refusal, settled
+from barnabas.client.outcomes import alone, refusal, settled
 from barnabas.client.routes import BROKERS, LEADERS, TRANSACTIONS, ask, ask_singly, serving_brokers
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k22_init_producer_id import InitProducerIdRequest
@@ -97,7 +97,7 @@ class Transactions:
         return [found[transactional_id] for transactional_id in sorted(found)]
 
     async def describe(self, transactional_id: str) -> TransactionDescription:
-        return (await self.describe_many([transactional_id]))[transactional_id]
+        return (await alone(self.describe_many([transactional_id])))[transactional_id]
 
     async def describe_many(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         return settled(
@@ -123,11 +123,14 @@ class Transactions:
             coordinator_epoch=max(hanging.coordinator_epoch, 0),
         )
         request = WriteTxnMarkersRequest([marker])
-        settled(await ask(self._client, LEADERS, [partition], lambda _: request, _read_markers))
+        await alone(self._write(partition, request))
+
+    async def _write(self, partition: TopicPartition, markers: WriteTxnMarkersRequest) -> None:
+        settled(await ask(self._client, LEADERS, [partition], lambda _: markers, _read_markers))
 
     async def fence(self, transactional_id: str) -> FencedProducer:
         """Shut out whoever writes under a transactional id, and abort what it has open."""
-        return (await self.fence_many([transactional_id]))[transactional_id]
+        return (await alone(self.fence_many([transactional_id])))[transactional_id]
 
     async def fence_many(self, transactional_ids: Iterable[str]) -> dict[str, FencedProducer]:
         def request(transactional_id: str) -> InitProducerIdRequest:

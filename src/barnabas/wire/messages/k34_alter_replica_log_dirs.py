@@ -1,0 +1,40 @@
+"""AlterReplicaLogDirs: move a broker's replicas to other directories of that broker (KIP-113)."""
+
+from __future__ import annotations
+
+from barnabas.wire.schema import array, int16, int32, request, response, string, struct
+
+
+@struct
+class AlterReplicaLogDirTopic:
+    name: str = string()
+    partitions: list[int] = array(int32)
+
+
+@struct
+class AlterReplicaLogDir:
+    path: str = string()
+    topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic)
+
+
+@request(key=34, versions="1-2", flexible="2+")
+class AlterReplicaLogDirsRequest:
+    dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir)
+
+
+@struct
+class AlterReplicaLogDirPartitionResult:
+    partition_index: int = int32()
+    error_code: int = int16()
+
+
+@struct
+class AlterReplicaLogDirTopicResult:
+    topic_name: str = string()
+    partitions: list[AlterReplicaLogDirPartitionResult] = array(AlterReplicaLogDirPartitionResult)
+
+
+@response(key=34, versions="1-2", flexible="2+")
+class AlterReplicaLogDirsResponse:
+    throttle_time_ms: int = int32()
+    results: list[AlterReplicaLogDirTopicResult] = array(AlterReplicaLogDirTopicResult)
