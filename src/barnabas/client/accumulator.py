@@ -58,7 +58,7 @@ class Accumulator:
     ) -> Delivery:
         known = self.topics.get(topic)
         if known is None or not known.queues or known.parked:
-            known = self._find(topic)
+            known = self.find(topic)
             if not known.queues or known.parked:
                 return self._park(known, key, value, headers, partition, timestamp_ms)
         sticks = key is None and partition is None and self._partitioner is None
@@ -122,14 +122,16 @@ class Accumulator:
             raise RecordTooLarge(f"a record of about {size} bytes for {topic!r} is beyond max_request_size={limit}")
         return size
 
-    def _find(self, name: str) -> ProducerTopic:
+    def find(self, name: str) -> ProducerTopic:
         """A topic, with its queues if the client has seen it already."""
         topic = self.topics.get(name)
         if topic is None:
             topic = self.topics[name] = ProducerTopic(name, self._client.random)
+        if not topic.queues:
             info = self._client.metadata.cluster.topics.get(name)
             if info is not None:
                 topic.learned(info, self._client.clock.monotonic())
+                self._place_parked(topic)
         return topic
 
     def _park(

@@ -23,9 +23,12 @@ from barnabas.client.errors import Abandoned, BufferFull
 from barnabas.client.identity import Identity
 from barnabas.client.options import WrongOption, at_least, names_options, one_of
 from barnabas.client.partitioner import Partitioner
+from barnabas.client.producer_columns import ColumnSender, ColumnsSent
 from barnabas.client.sender import ACKS_NONE, Sender, SendingRules
 from barnabas.client.serializers import Serializer, serializer
 from barnabas.client.session import Session
+from barnabas.client.transaction_errors import NoTransaction
+from barnabas.client.transactions import Transaction, Transactions
 from barnabas.core.errors import KafkaError
 from barnabas.records.compression import BY_NAME
 from barnabas.records.record import Header
@@ -83,6 +86,8 @@ class Producer:
         request_timeout_ms: int = 30_000,
         delivery_timeout_ms: int = 120_000,
         metadata_max_age_ms: int = 300_000,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
         partitioner: Partitioner | None = None,
         key_serializer: str | Serializer = "bytes",
         value_serializer: str | Serializer = "bytes",
@@ -95,6 +100,10 @@ class Producer:
             needed = f"acks='all' and max_in_flight_requests_per_connection of {_MOST_IN_FLIGHT} at most"
             raise WrongOption(f"enable_idempotence=True needs {needed}")
         self._is_idempotent = may_be_idempotent if enable_idempotence is None else enable_idempotence
+        if transactional_id is not None and not (transactional_id and self._is_idempotent):
+            raise WrongOption(f"transactional_id={transactional_id!r} needs idempotence, and at least one letter")
+        self._transactional_id = transactional_id
+        self._transaction_timeout_ms = at_least("transaction_timeout_ms", transaction_timeout_ms, 1)
         self._rules = SendingRules(
             acks=_ACKS[acks],
             compression=BY_NAME[compression_type],
@@ -114,19 +123,39 @@ class Producer:
         self._session = Session(self, cluster, client_id=client_id, request_timeout_ms=request_timeout_ms)
         self._failures = Failures()
         self._sender: Sender | None = None
+        self._transactions: Transactions | None = None
+        self._columns: ColumnSender
         self._append: Callable[..., Delivery]
 
     async def __aenter__(self) -> Self:
         client = await self._session.open()
-        identity = Identity(client, is_idempotent=self._is_idempotent)
+        try:
+            identity = await self._identity(client)
+        except BaseException:
+            await self._session.close()
+            raise
         self._sender = Sender(client, self._rules, identity, self._memory, self._failures)
         accumulator = Accumulator(client, self._sender, self._memory, self._partitioner, self._batch_size)
         self._append = accumulator.append
+        self._columns = ColumnSender(client, self._sender, accumulator, self._memory)
+        if self._transactions is not None:
+            self._transactions.attach(self._sender, self.flush)
         return self
+
+    async def _identity(self, client: Client) -> Identity:
+        """With a transactional id, older producers that have it are fenced here."""
+        if self._transactional_id is None:
+            return Identity(client, is_idempotent=self._is_idempotent)
+        limits = self._transaction_timeout_ms, self._rules.max_block_ms
+        self._transactions = Transactions(client, self._transactional_id, *limits)
+        await self._transactions.obtain()
+        return self._transactions
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Leaving flushes, and raises what nobody was told of; leaving by an exception gives up what is pending."""
         try:
+            if self._transactions is not None:
+                await self._transactions.settled()
             if kind is None:
                 await self.flush()
         finally:
@@ -165,6 +194,8 @@ class Producer:
         With no room left it raises `BufferFull`: `await producer.room()`, then post again.
         """
         client = self._session.check()
+        if self._transactions is not None:
+            self._transactions.state.check_open()
         if value is not None and self._value_serializer is not None:
             value = self._value_serializer.serialize(topic, value)
         if key is not None and self._key_serializer is not None:
@@ -196,6 +227,29 @@ class Producer:
         if failure is not None:
             raise failure
         return landed
+
+    async def send_columns(self, topic: str, table: Any) -> ColumnsSent:
+        """Send the rows of an Arrow table or record batch and wait until all are acknowledged.
+
+        The columns are `value` and, where wanted, `key`, `headers`, `timestamp` and `partition`: bytes or text, for no
+        serialiser is asked. A table is looked at as a whole before anything is sent. If rows fail later, the error
+        tells which were delivered. A cancelled call may still deliver.
+        """
+        self._session.check()
+        if self._transactions is not None:
+            self._transactions.state.check_open()
+        rows = self._columns.look_at(topic, table, by_key=self._partitioner is None)
+        await self.partition_count(topic)
+        return await self._columns.send(topic, rows)
+
+    def transaction(self) -> Transaction:
+        """A transaction, to be entered by `async with`: committed at the end, aborted by an exception."""
+        self._session.check()
+        if self._transactions is None:
+            raise NoTransaction(
+                "this producer has no transactional_id; make it with Producer(..., transactional_id=...)"
+            )
+        return Transaction(self._transactions)
 
     async def _post(
         self,

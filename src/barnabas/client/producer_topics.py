@@ -87,6 +87,10 @@ class ProducerTopic:
         full = self.queues[self.sticky.current].open is not None
         if len(self.queues) == 1 or not (full or self._sticky_bytes >= batch_size):
             return False
+        self.move_on(has_leader)
+        return True
+
+    def move_on(self, has_leader: Callable[[TopicPartition], bool]) -> None:
+        """Let keyless records go to another partition."""
         self._sticky_bytes = 0
         self.sticky.move([len(queue) if has_leader(queue.partition) else None for queue in self.queues])
-        return True

@@ -149,6 +149,14 @@ class Sender:
             while queue.waiting:
                 self._give_up(queue.waiting.popleft(), error)
 
+    async def discard(self, error: KafkaError) -> None:
+        """Give up everything, what is in flight when it is answered; whoever does this tells of it."""
+        self.abandon_waiting(error)
+        while any(queue.in_flight for queue in self.active):
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+            self.abandon_waiting(error)
+        self._failures.clear()
+
     async def close(self, error: KafkaError) -> None:
         """Stop; what is still unsettled fails with `error`."""
         self._is_round_due = True  # no further round is scheduled
