@@ -173,6 +173,7 @@ class Dispatcher:
             task = asyncio.ensure_future(self._run(response, context, slot))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(lambda _: response.close())  # a task that is cancelled first never began it
         elif response is not None:
             connection.reply(self._encode(response, context))
         else:

@@ -1,4 +1,4 @@
-"""Brokers that share a machine: what they are set to, and how each is forked from the process that looks after them.
+"""Brokers that share a machine: each is forked from the process that looks after them.
 
 Forked, they share the memory of everything that is imported by then, and start without importing it again. Each tells
 through a pipe of its own that it serves, or why it cannot. All hold the reading end of one more pipe, the lifeline, on
@@ -13,7 +13,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NoReturn
 
 from barnabas.broker.app import StartError
@@ -22,28 +21,6 @@ from barnabas.core.broker_config import BrokerConfig
 
 PARENTS_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 """What a parent may handle in its own way; a child starts with the system's."""
-
-OWN_KEYS = ("node.id", "broker.id", "log.dirs", "log.dir", "listeners", "advertised.listeners")
-"""What no two brokers can share."""
-
-
-def shared_settings(place: Path, count: int) -> dict[str, str]:
-    """Topics have as many replicas as there are brokers, three at the most; of three, two have to have every record."""
-    replicas = min(count, 3)
-    in_sync = max(1, replicas - 1)
-    return {
-        "barnabas.metadata.file": str(place / "metadata.sqlite"),
-        "group.initial.rebalance.delay.ms": "0",
-        "default.replication.factor": str(replicas),
-        "min.insync.replicas": str(in_sync),
-        "offsets.topic.replication.factor": str(replicas),
-        "transaction.state.log.replication.factor": str(replicas),
-        "transaction.state.log.min.isr": str(in_sync),
-    }
-
-
-def broker_dir(place: Path, number: int) -> Path:
-    return place / f"broker-{number}"
 
 
 def fork_broker(

@@ -11,7 +11,6 @@ of the loopback, and a broker that is started again keeps its own.
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import signal
 import tempfile
@@ -21,8 +20,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from barnabas.broker.siblings import OWN_KEYS, broker_dir, shared_settings
 from barnabas.core.broker_config import BrokerConfig
+from barnabas.core.local_cluster import OWN_KEYS, broker_dir, shared_settings
 from barnabas.testing import forks
 from barnabas.testing.forks import ClusterError, Forks, keep_warden
 
@@ -33,6 +32,7 @@ __all__ = ["Cluster", "ClusterError", "keep_warden"]
 
 HOST = "127.0.0.1"
 _MAX_BROKERS = 100
+_KEYS_OF_A_PROCESS = ("barnabas.metrics.port", "barnabas.metrics.host", "barnabas.log.level", "barnabas.log.format")
 _STOP_PATIENCE_S = 20.0
 
 
@@ -66,6 +66,8 @@ class Cluster:
         self._options = {key: _text(value) for key, value in (options or {}).items()}
         if own := [key for key in OWN_KEYS if key in self._options]:
             raise ValueError(f"option {own[0]!r} is the cluster's own: directories and ports are chosen by it")
+        if in_process and (lost := [key for key in _KEYS_OF_A_PROCESS if key in self._options]):
+            raise ValueError(f"option {lost[0]!r} is for a process; leave in_process=True out")
         BrokerConfig(self._options)  # a wrong option is told here
         self.in_process = in_process
         self._members = {number: Member(number) for number in range(1, brokers + 1)}
@@ -91,9 +93,13 @@ class Cluster:
         self.close()
 
     async def __aenter__(self) -> Self:
+        import asyncio
+
         return await asyncio.to_thread(self.__enter__)
 
     async def __aexit__(self, *_: object) -> None:
+        import asyncio
+
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
@@ -199,6 +205,12 @@ class Cluster:
         from barnabas.testing.topics import leader_of
 
         return leader_of(self._reachable(), topic, partition)
+
+    def controller(self) -> int:
+        """The broker that decides for the cluster now."""
+        from barnabas.testing.topics import controller
+
+        return controller(self._reachable())
 
     # Members
 

@@ -50,17 +50,20 @@ class ThreadBroker:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         executor = ThreadExecutor(self._loop)
         try:
-            broker, _ = make_broker(self._config, self._machine, executor)
-            await broker.start()
+            broker, store = make_broker(self._config, self._machine, executor)
+            try:
+                await broker.start()
+            except BaseException:
+                broker.server.close()
+                await store.close()
+                raise
             endpoint = broker.endpoints[0]
             self._started.set_result(f"{endpoint.host}:{endpoint.port}")
             await self._stopping.wait()
             await broker.stop()
-        except (StartError, StoreUnavailable) as error:
-            self._started.set_exception(ClusterError(str(error)))
-        except BaseException as error:
+        except (StartError, StoreUnavailable, OSError) as error:
             if self._started.done():
                 raise
-            self._started.set_exception(error)
+            self._started.set_exception(ClusterError(str(error)))
         finally:
             executor.close()

@@ -1,4 +1,4 @@
-"""What a test does with topics while some brokers may be out of order: only those that can answer are asked."""
+"""What a test asks of its cluster while some brokers may be out of order: only those that can answer are asked."""
 
 from __future__ import annotations
 
@@ -45,6 +45,15 @@ def leader_of(addresses: Sequence[str], topic: str, partition: int) -> int:
     async def work() -> int:
         async with _client(addresses) as client:
             return (await client.metadata.leader_of(TopicPartition(topic, partition))).node_id
+
+    return portal().run(work())
+
+
+def controller(addresses: Sequence[str]) -> int:
+    async def work() -> int:
+        async with _client(addresses) as client:
+            await client.metadata.refresh([])
+            return client.metadata.cluster.controller_id
 
     return portal().run(work())
 
