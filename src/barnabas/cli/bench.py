@@ -119,5 +119,8 @@ def latency(
 
 def _show(load: Load, output: Output) -> None:
     rates, latencies = load.rates(), load.latencies()
-    tables = [format_table([rates]), *([f"latency\n{format_table([latencies])}"] if load.latencies_ms else [])]
-    show({**rates, "latency": latencies}, output, "\n\n".join(tables))
+    shown = format_table([rates])
+    if latencies:
+        rates["latency"] = latencies
+        shown += f"\n\nlatency\n{format_table([latencies])}"
+    show(rates, output, shown)

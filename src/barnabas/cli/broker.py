@@ -9,7 +9,6 @@ import typer
 
 from barnabas.cli.options import OutputOption, SettingsOption, examples
 from barnabas.cli.output import Output, fail
-from barnabas.cli.serving import serve_broker
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -29,6 +28,8 @@ def broker(
 
     Variables such as BARNABAS_LOG_RETENTION_MS count more than the file, and --set counts more than both.
     """
+    from barnabas.cli.serving import serve_broker
+
     try:
         content = config.read_bytes()
     except OSError as error:

@@ -26,7 +26,6 @@ from barnabas import __version__
 from barnabas.cli.options import OutputOption, examples
 from barnabas.cli.output import Output, show_rows
 from barnabas.cli.up import DEFAULT_DATA_DIR
-from barnabas.records import engine
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -77,6 +76,8 @@ def check_python(_: Path) -> Iterator[Finding]:
 
 def check_engine(_: Path) -> Iterator[Finding]:
     """Whether the loops over single records run as C; brokers do not need them, clients are slow without."""
+    from barnabas.records import engine
+
     kind = "compiled" if engine.COMPILED else "uncompiled, so clients are slow"
     yield Finding("record engine", Status.OK if engine.COMPILED else Status.WARNING, f"{kind}: {engine.REASON}")
 

@@ -18,7 +18,7 @@ from barnabas.client.offsets import Beginning, End
 from barnabas.client.producer import Producer
 
 _POSTS_PER_TURN = 500
-_MOST_SAMPLES = 10_000
+_MOST_SAMPLES = 5_000
 """Latencies are taken of as many records at the most, spread evenly, so that the load does not suffer from it."""
 _VALUES = 64
 _SEED = 1
@@ -50,7 +50,10 @@ async def produce(client: Client, producer: Producer, topic: str, records: int, 
                     await asyncio.sleep(early)
                 elif number % _POSTS_PER_TURN == 0:
                     await asyncio.sleep(0)
-                delivery = await _post(producer, topic, payloads[number % _VALUES])
+                try:
+                    delivery = producer.post(topic, payloads[number % _VALUES])
+                except BufferFull:
+                    delivery = await _post_later(producer, topic, payloads[number % _VALUES])
                 if number % every == 0:
                     samples.create_task(sample(delivery, due))
                     on_progress(number)
@@ -59,12 +62,13 @@ async def produce(client: Client, producer: Producer, topic: str, records: int, 
     return load
 
 
-async def _post(producer: Producer, topic: str, value: bytes) -> Delivery:
+async def _post_later(producer: Producer, topic: str, value: bytes) -> Delivery:
     while True:
+        await producer.room()
         try:
             return producer.post(topic, value)
         except BufferFull:
-            await producer.room()
+            continue
 
 
 async def consume(client: Client, topic: str, records: int | None) -> Load:

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli.dump import dump_file
 from barnabas.cli.options import OutputOption, examples
 from barnabas.cli.output import Output, RowPrinter, fail
 
@@ -39,6 +38,8 @@ def dump(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Print what a segment, index, producer snapshot or checkpoint holds; exit code 1 if it is damaged."""
+    from barnabas.cli.dump import dump_file
+
     problems = 0
     for file in files:
         try:

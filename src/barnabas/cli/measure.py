@@ -33,9 +33,12 @@ class Load:
         }
 
     def latencies(self) -> dict[str, object]:
+        """Nothing where none was taken."""
         ordered = sorted(self.latencies_ms)
+        if not ordered:
+            return {}
         found = {f"{name}_ms": round(percentile(ordered, percent), 3) for name, percent in _PERCENTILES.items()}
-        return {"samples": len(ordered), **found} if ordered else {"samples": 0}
+        return {"samples": len(ordered), **found}
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,16 +15,14 @@ from barnabas.cli.options import (
     parse_settings,
 )
 from barnabas.cli.output import Output, format_table, show, show_rows
-from barnabas.cli.session import choose_partitions, parse_place, run
-from barnabas.client.admin import configs, topics
-from barnabas.client.admin.configs import Configs
-from barnabas.client.admin.partitions import Partitions
-from barnabas.client.admin.records import Records
-from barnabas.client.admin.topics import Topics
-from barnabas.client.client import Client
-from barnabas.client.list_offsets import resolve_offsets
-from barnabas.client.metadata import NO_LEADER, TopicInfo, TopicPartition
+from barnabas.cli.session import administer
+from barnabas.cli.topic_trim import trim
 from barnabas.core.ids import uuid_text
+
+if TYPE_CHECKING:
+    from barnabas import Admin
+    from barnabas.client.admin.topics import CreatedTopic
+    from barnabas.client.metadata import TopicInfo
 
 app = typer.Typer(
     help="Create, list, describe, alter, delete and trim topics.",
@@ -32,6 +30,10 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
 )
+
+app.command(
+    epilog=examples("barnabas topic trim orders --before @7d", "barnabas topic trim orders --before -1000 -p 0")
+)(trim)
 
 ConfigOption = Annotated[
     list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic setting; may be repeated.")
@@ -59,16 +61,18 @@ def create(
     """Create a topic."""
     settings = parse_settings(config)
 
-    async def work(client: Client) -> topics.CreatedTopic:
-        return await Topics(client).create(
+    async def work(admin: Admin) -> CreatedTopic:
+        from barnabas.client.admin.topics import BROKER_DEFAULT
+
+        return await admin.topics.create(
             name,
-            partitions=partitions or topics.BROKER_DEFAULT,
-            replication_factor=replication_factor or topics.BROKER_DEFAULT,
+            partitions=partitions or BROKER_DEFAULT,
+            replication_factor=replication_factor or BROKER_DEFAULT,
             configs=settings,
             validate_only=validate_only,
         )
 
-    created = run(bootstrap, work)
+    created = administer(bootstrap, work)
     row = {
         "topic": created.name,
         "topic_id": uuid_text(created.topic_id),
@@ -86,8 +90,8 @@ def list_(
 ) -> None:
     """List the topics."""
 
-    async def work(client: Client) -> list[TopicInfo]:
-        return await Topics(client).list(internal=internal)
+    async def work(admin: Admin) -> list[TopicInfo]:
+        return await admin.topics.list(internal=internal)
 
     rows = [
         {
@@ -96,7 +100,7 @@ def list_(
             "replication_factor": max((len(p.replicas) for p in topic.partitions), default=0),
             "topic_id": uuid_text(topic.topic_id),
         }
-        for topic in run(bootstrap, work)
+        for topic in administer(bootstrap, work)
     ]
     show_rows(rows, output)
 
@@ -113,39 +117,14 @@ def describe(
     ISR are the replicas in sync; ELR are others that are known to be complete, so that they may lead.
     """
 
-    async def work(client: Client) -> dict[str, Any]:
-        topic = await Topics(client).describe(name)
-        states = await Partitions(client).states(topic)
-        entries = await Configs(client).describe(configs.ResourceType.TOPIC, name)
-        return {
-            "topic": topic.name,
-            "topic_id": uuid_text(topic.topic_id),
-            "internal": topic.is_internal,
-            "configs": {
-                entry.name: entry.value
-                for entry in entries.values()
-                if all_configs or entry.source is configs.ConfigSource.TOPIC
-            },
-            "partitions": [
-                {
-                    "partition": state.info.partition,
-                    "leader": None if state.info.leader == NO_LEADER else state.info.leader,
-                    "leader_epoch": state.info.leader_epoch,
-                    "replicas": list(state.info.replicas),
-                    "isr": list(state.info.isr),
-                    "elr": list(state.info.eligible_leader_replicas),
-                    "last_known_elr": list(state.info.last_known_elr),
-                    "log_start_offset": state.log_start_offset,
-                    "end_offset": state.end_offset,
-                }
-                for state in states
-            ],
-        }
+    async def work(admin: Admin) -> dict[str, Any]:
+        from barnabas.cli.topic_state import describe_topic
 
-    found = run(bootstrap, work)
+        return await describe_topic(admin, name, all_configs=all_configs)
+
+    found = administer(bootstrap, work)
     settings = "\n".join(f"  {key}={value}" for key, value in found["configs"].items()) or "  (defaults)"
-    table = f"topic {name}  id {found['topic_id']}\n{settings}\n{format_table(found['partitions'])}"
-    show(found, output, table)
+    show(found, output, f"topic {name}  id {found['topic_id']}\n{settings}\n{format_table(found['partitions'])}")
 
 
 @app.command(
@@ -168,13 +147,15 @@ def alter(
     if not settings and not delete_config and partitions is None:
         raise typer.BadParameter("nothing to alter: give --config, --delete-config or --partitions")
 
-    async def work(client: Client) -> None:
-        if settings or delete_config:
-            await Configs(client).alter(configs.ResourceType.TOPIC, name, set_=settings, delete=delete_config or ())
-        if partitions is not None:
-            await Partitions(client).create(name, partitions)
+    async def work(admin: Admin) -> None:
+        from barnabas.client.admin.configs import ResourceType
 
-    run(bootstrap, work)
+        if settings or delete_config:
+            await admin.configs.alter(ResourceType.TOPIC, name, set_=settings, delete=delete_config or ())
+        if partitions is not None:
+            await admin.partitions.create(name, partitions)
+
+    administer(bootstrap, work)
     changes = {"topic": name, "set": settings, "deleted": delete_config or [], "partitions": partitions}
     show(changes, output, f"altered topic {name}")
 
@@ -187,35 +168,8 @@ def delete(
 ) -> None:
     """Delete topics with all their records."""
 
-    async def work(client: Client) -> None:
-        for name in names:
-            await Topics(client).delete(name)
+    async def work(admin: Admin) -> None:
+        await admin.topics.delete_many(names)
 
-    run(bootstrap, work)
+    administer(bootstrap, work)
     show([{"topic": name} for name in names], output, "\n".join(f"deleted topic {name}" for name in names))
-
-
-@app.command(
-    epilog=examples("barnabas topic trim orders --before @7d", "barnabas topic trim orders --before -1000 -p 0")
-)
-def trim(
-    name: TopicArgument,
-    before: Annotated[
-        str, typer.Option("--before", metavar="OFFSET", help="The first record to keep: 1234, -10, @2h, end.")
-    ],
-    partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated.")
-    ] = None,
-    bootstrap: BootstrapOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Drop the oldest records of a topic for good."""
-
-    async def work(client: Client) -> dict[TopicPartition, int]:
-        place = parse_place(before, "--before")
-        partitions = choose_partitions(await Topics(client).describe(name), partition)
-        return await Records(client).delete(await resolve_offsets(client, partitions, place))
-
-    trimmed = sorted(run(bootstrap, work).items())
-    rows = [{"topic": p.topic, "partition": p.partition, "log_start_offset": low} for p, low in trimmed]
-    show_rows(rows, output)
