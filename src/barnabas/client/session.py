@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from asyncio import get_running_loop
 
 from barnabas.client.client import Client, connect
 from barnabas.client.connections import parse_addresses
@@ -55,7 +56,7 @@ class Session:
         self._check_process()
         if self._loop is not None:
             raise NotOpen(f"this {self._name} was entered before; make a new one")
-        self._loop = asyncio.get_running_loop()
+        self._loop = get_running_loop()
         if isinstance(self._cluster, Client):
             self._client = self._cluster
         else:
@@ -80,13 +81,14 @@ class Session:
 
     def check(self) -> Client:
         """The client, if this is the loop and the process that own it."""
+        client = self._client
+        if client is not None and self._forks == _forks and get_running_loop() is self._loop:
+            return client  # in one look, for a producer asks for every record
         self._check_process()
         if self._client is None:
             state = "was closed" if self._loop else f"is not open yet; use `async with {self._name}(...)`"
             raise NotOpen(f"this {self._name} {state}")
-        if asyncio.get_running_loop() is not self._loop:
-            raise WrongLoop(f"this {self._name} belongs to another event loop; make one per loop, or use barnabas.sync")
-        return self._client
+        raise WrongLoop(f"this {self._name} belongs to another event loop; make one per loop, or use barnabas.sync")
 
     def _check_process(self) -> None:
         if self._forks != _forks:
