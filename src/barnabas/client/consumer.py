@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from barnabas.client.commits import Commits
 from barnabas.client.consumed import ConsumerBatch, ConsumerRecord
 from barnabas.client.consumer_errors import DeserializationError
+from barnabas.client.consumer_metrics import ConsumerMetrics
 from barnabas.client.consumer_places import ConsumerPlaces
 from barnabas.client.deserializing import Deserializing, OnPoison, deserializing
 from barnabas.client.fetch_options import FetchOptions
@@ -284,6 +285,11 @@ class Consumer(ConsumerPlaces):
             yield batch
             if commit:
                 await self.commit({batch.partition: batch.next_offset})
+
+    def metrics(self) -> ConsumerMetrics:
+        """How this consumer is doing now."""
+        self._session.check()
+        return self._fetcher.metrics()
 
     # the group
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.client.chunks import Chunk, scan
 from barnabas.client.consumer_errors import CorruptRecords, LogTruncated, NoOffset
+from barnabas.client.consumer_metrics import ConsumerMetrics
 from barnabas.client.errors import CannotReach, refused
 from barnabas.client.fetch_options import FetchOptions
 from barnabas.client.fetch_requests import FetchPlan, answers_by_partition
@@ -49,8 +50,8 @@ class Fetcher:
     def __init__(self, client: Client, options: FetchOptions, locator: Locator) -> None:
         self.states: OrderedDict[TopicPartition, PartitionState] = OrderedDict()
         self.arrived = asyncio.Event()
-        self.fetches = 0
-        self.fetched_bytes = 0
+        self._fetches = 0
+        self._fetched_bytes = 0
         self._client = client
         self._options = options
         self._locator = locator
@@ -124,6 +125,10 @@ class Fetcher:
     def raise_problem(self) -> None:
         if self._problems:
             raise self._problems.popleft()
+
+    def metrics(self) -> ConsumerMetrics:
+        buffered = sum(state.buffered_bytes for state in self.states.values())
+        return ConsumerMetrics(len(self.states), self._fetches, self._fetched_bytes, buffered)
 
     async def wait(self, seconds: float | None) -> None:
         """Until there may be something new."""
@@ -289,7 +294,7 @@ class Fetcher:
         except KafkaError as error:
             self._broke(broker, asked, error)
         else:
-            self.fetches += 1
+            self._fetches += 1
             for partition, data in answers_by_partition(response, plan.names):
                 if partition in asked:
                     self._answered(broker, asked[partition], data)
@@ -336,7 +341,7 @@ class Fetcher:
         except CorruptBatch as error:
             self._raise(state, CorruptRecords(state.partition, offset, error))
             return
-        self.fetched_bytes += chunk.size
+        self._fetched_bytes += chunk.size
         self.states.move_to_end(state.partition)  # whoever comes first in a request may take all of its bytes
         if state.arrived(chunk) and not state.paused:
             self._is_ready(state)
