@@ -144,7 +144,7 @@ class Cluster:
     def kill(self, broker: int) -> None:
         """End a broker as a crash would (SIGKILL)."""
         member = self._process(broker, "kill", State.RUNNING, State.PAUSED)
-        self._order("end", pid=member.pid, number=signal.SIGKILL, patience_s=_STOP_PATIENCE_S)
+        self._order("end", pid=member.pid, by=signal.SIGKILL, patience_s=_STOP_PATIENCE_S)
         member.state = State.DOWN
 
     def stop(self, broker: int) -> None:
@@ -153,7 +153,7 @@ class Cluster:
         if member.thread is not None:
             member.thread.stop()
             member.thread = None
-        elif not self._order("end", pid=member.pid, number=signal.SIGTERM, patience_s=_STOP_PATIENCE_S):
+        elif not self._order("end", pid=member.pid, by=signal.SIGTERM, patience_s=_STOP_PATIENCE_S):
             raise ClusterError(f"broker {broker} did not stop within {_STOP_PATIENCE_S:.0f} s\n{self.log(broker)}")
         member.state = State.DOWN
 

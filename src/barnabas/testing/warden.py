@@ -102,10 +102,10 @@ class Warden:
                 os.close(pipe)
         return [{"pid": child.pid, "address": told[pipe]} for child, pipe in started]
 
-    def end(self, pid: int, number: int, patience_s: float) -> bool:
+    def end(self, pid: int, by: int, patience_s: float) -> bool:
         """Send a signal that ends a broker, and wait for the end; False if it had to be killed."""
         child = self._child(pid)
-        os.kill(pid, number)
+        os.kill(pid, by)
         deadline = time.monotonic() + patience_s
         while not _is_dead(pid) and time.monotonic() < deadline:
             time.sleep(0.001)
