@@ -201,13 +201,11 @@ def _classic_member(
 
 
 def _leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
+    """Of either protocol: it is also how an administrator removes members."""
     instance = group.static_member(identity.group_instance_id)
     if instance is not None and not identity.member_id:
-        member = instance  # an administrator removes a static member, and knows it by its instance
-    else:
-        member = group.known_member(identity.member_id, identity.group_instance_id)
-    _refuse_consumer_protocol(member)
-    return member
+        return instance  # an administrator knows a static member by its instance
+    return group.known_member(identity.member_id, identity.group_instance_id)
 
 
 def _refuse_consumer_protocol(member: ConsumerMember) -> None:

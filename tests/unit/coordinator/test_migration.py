@@ -210,10 +210,18 @@ class TestMixedGroup:
         stranger = ClassicClient(coordinator, ["a"], member_id="c")
         stranger.generation = consumer.epoch
         assert stranger.heartbeat() == stranger.sync() == ErrorCode.UNKNOWN_MEMBER_ID
-        assert stranger.leave().members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
         classic.generation -= 1
         classic.protocol = "range"
         assert classic.sync() == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+    def test_an_administrator_removes_a_member_of_either_protocol(self, coordinator: Coordinator) -> None:
+        consumer, classic = Client(coordinator, "c", ["a"]), ClassicClient(coordinator, ["a"])
+        consumer.heartbeat()
+        settle_both([consumer], [classic])
+        assert ClassicClient(coordinator, ["a"], member_id="c").leave().members[0].error_code == ErrorCode.NONE
+        assert coordinator.group.members.keys() == {classic.member_id}
+        assert classic.leave().members[0].error_code == ErrorCode.NONE
+        assert not coordinator.group.members
 
     def test_static_members_of_the_classic_protocol(self, coordinator: Coordinator) -> None:
         consumer = Client(coordinator, "c", ["a"])
