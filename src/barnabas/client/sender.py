@@ -17,21 +17,17 @@ from typing import Any
 from barnabas.client.buffer_memory import BufferMemory
 from barnabas.client.client import Client
 from barnabas.client.delivery import Appended, Failures, Pending
-from barnabas.client.errors import DeliveryTimeout, RecordTooLarge, refused
+from barnabas.client.errors import DeliveryTimeout, RecordTooLarge
 from barnabas.client.identity import Identity, ProducerIdentity
 from barnabas.client.metadata import BrokerInfo, TopicPartition
 from barnabas.client.partition_queue import PartitionQueue
+from barnabas.client.produce_requests import Sent, answers, produce_request
 from barnabas.client.producer_batch import ProducerBatch
+from barnabas.client.producer_lookups import Lookups
 from barnabas.client.producer_topics import ParkedRecord, ProducerTopic
 from barnabas.core import logs
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.compression import Compression
-from barnabas.wire.messages.k00_produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    TopicProduceData,
-)
 
 _log = logs.get_logger(__name__)
 ACKS_NONE = 0
@@ -98,10 +94,7 @@ class Sender:
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[int, Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._looking: set[str] = set()
-        self._is_obtaining = False
-        self._identity_tries = 0
-        self._identity_retry_at = 0.0
+        self._lookups = Lookups(client, identity, self._start, self.wake)
         self._is_round_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._next_round_at = inf
@@ -145,9 +138,12 @@ class Sender:
             while topic.parked:
                 self.give_up_parked(topic.parked.popleft(), error)
         for queue in self.active:
-            queue.close()
-            while queue.waiting:
-                self._give_up(queue.waiting.popleft(), error)
+            self._abandon(queue, error)
+
+    def _abandon(self, queue: PartitionQueue, error: KafkaError) -> None:
+        queue.close()
+        while queue.waiting:
+            self._give_up(queue.waiting.popleft(), error)
 
     async def discard(self, error: KafkaError) -> None:
         """Give up everything, what is in flight when it is answered; whoever does this tells of it."""
@@ -180,9 +176,10 @@ class Sender:
         now = self._client.clock.monotonic()
         self._next_round_at = inf
         for topic in self.topics.values():
-            if topic.parked or now > topic.learned_at + self.rules.metadata_max_age_ms / 1000:
-                self._mind(topic, now)
-        identity = self._identity_now(now)
+            self._mind(topic, now)
+        identity = self.identity.current
+        if identity is None and self.active:
+            self._obtain_identity(now)
         by_leader: dict[int, list[PartitionQueue]] = {}
         for queue in list(self.active):
             self._expire(queue, now)
@@ -212,7 +209,7 @@ class Sender:
         """Whom to send to; None while that is not known, or the former leader still owes answers."""
         leader_id = self._leader_id(queue.partition)
         if leader_id is None:
-            self._look_for(self.topics[queue.partition.topic], now)
+            self._look_again(self._lookups.look_for(self.topics[queue.partition.topic], now))
         elif queue.in_flight and queue.leader_id != leader_id:
             return None
         return leader_id
@@ -235,7 +232,7 @@ class Sender:
             return
         rules = self.rules
         while queues and lane.in_flight < (rules.max_in_flight if lane.is_proven else 1):
-            batches: list[tuple[PartitionQueue, ProducerBatch]] = []
+            batches: list[Sent] = []
             size = 0
             left = []
             for queue in queues:
@@ -249,7 +246,7 @@ class Sender:
                 batch = queue.take(identity, rules.compression, self.identity.transactional_id is not None)
                 queue.leader_id = leader_id
                 size += batch.size_bytes
-                batches.append((queue, batch))
+                batches.append(Sent(queue, batch))
                 del self.active[queue]
                 self.active[queue] = None
                 if self._is_ready(queue, now):
@@ -286,83 +283,38 @@ class Sender:
     # what has to be looked for
 
     def _mind(self, topic: ProducerTopic, now: float) -> None:
-        """Look for a topic that is not known or was looked for long ago, and give up records that waited too long."""
+        """Look for a topic that is not known or was looked for long ago, and act on what was found."""
+        problem = topic.problem
+        if problem is not None and not problem.retriable:
+            topic.problem = None
+            self._refuse(topic, problem)
+        if topic.parked and topic.queues:
+            self.on_learned(topic)
         while topic.parked and topic.parked[0].deadline <= now:
             what = f"nothing was learned of topic {topic.name!r}"
             error = DeliveryTimeout(what, "max_block_ms", self.rules.max_block_ms, topic.problem)
             self.give_up_parked(topic.parked.popleft(), error)
         if topic.parked:
             self._look_again(topic.parked[0].deadline)
-        self._look_for(topic, now)
+        if topic.parked or (topic.queues and now > topic.learned_at + self.rules.metadata_max_age_ms / 1000):
+            self._look_again(self._lookups.look_for(topic, now))
 
-    def _look_for(self, topic: ProducerTopic, now: float) -> None:
-        if topic.name in self._looking:
-            return
-        if topic.retry_at > now:
-            self._look_again(topic.retry_at)
-            return
-        self._looking.add(topic.name)
-        self._start(self._learn(topic))
+    def _obtain_identity(self, now: float) -> None:
+        problem = self._lookups.identity_problem
+        if problem is not None:
+            self._lookups.identity_problem = None
+            for queue in self.active:
+                queue.problem = problem
+            if not problem.retriable:
+                self.abandon_waiting(problem)
+        self._look_again(self._lookups.obtain_identity(now))
 
-    async def _learn(self, topic: ProducerTopic) -> None:
-        """Ask once. A topic that the broker is about to create is unknown or leaderless for a moment."""
-        metadata, clock = self._client.metadata, self._client.clock
-        try:
-            await metadata.refresh([topic.name], create=True)
-            info = metadata.cluster.topics[topic.name]
-            topic.learned(info, clock.monotonic())
-            leaderless = [p.partition for p in info.partitions if p.leader not in metadata.cluster.brokers]
-            if leaderless:
-                message = f"partitions {leaderless} of {topic.name!r} have no leader"
-                topic.problem = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, message)
-            self.on_learned(topic)
-        except KafkaError as error:
-            topic.problem = error
-            if not error.retriable:
-                self._refuse_topic(topic, error)
-        finally:
-            if topic.problem is None:
-                topic.tries = 0
-            else:
-                topic.retry_at = clock.monotonic() + self._client.backoff_seconds(topic.tries)
-                topic.tries += 1
-            self._looking.discard(topic.name)
-            self.wake()
-
-    def _refuse_topic(self, topic: ProducerTopic, error: KafkaError) -> None:
+    def _refuse(self, topic: ProducerTopic, error: KafkaError) -> None:
+        """The cluster will not have records of this topic."""
         while topic.parked:
             self.give_up_parked(topic.parked.popleft(), error)
         for queue in topic.queues:
-            queue.close()
-            while queue.waiting:
-                self._give_up(queue.waiting.popleft(), error)
-
-    def _identity_now(self, now: float) -> ProducerIdentity | None:
-        """The identity to send under; where there is none yet, it is asked for."""
-        if self.identity.current is None and self.active and not self._is_obtaining:
-            if self._identity_retry_at > now:
-                self._look_again(self._identity_retry_at)
-            else:
-                self._is_obtaining = True
-                self._start(self._obtain_identity())
-        return self.identity.current
-
-    async def _obtain_identity(self) -> None:
-        try:
-            await self.identity.obtain()
-            self._identity_tries = 0
-        except KafkaError as error:
-            self._identity_retry_at = self._client.clock.monotonic() + self._client.backoff_seconds(
-                self._identity_tries
-            )
-            self._identity_tries += 1
-            for queue in self.active:
-                queue.problem = error
-            if not error.retriable:
-                self.abandon_waiting(error)
-        finally:
-            self._is_obtaining = False
-            self.wake()
+            self._abandon(queue, error)
 
     # requests and answers
 
@@ -371,75 +323,39 @@ class Sender:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _exchange(
-        self, lane: Lane, leader: BrokerInfo, batches: list[tuple[PartitionQueue, ProducerBatch]]
-    ) -> None:
+    async def _exchange(self, lane: Lane, leader: BrokerInfo, sent: list[Sent]) -> None:
         """Send one request, and hand every batch its answer."""
+        client, rules, identity = self._client, self.rules, self.identity
         try:
-            request = self._request_of(batches)
-            if self.rules.acks == ACKS_NONE:
-                await self._client.send(leader, request)
-                for queue, batch in batches:
+            request = produce_request(
+                sent, client.metadata.cluster.topics, rules.acks, rules.request_timeout_ms, identity.transactional_id
+            )
+            if rules.acks == ACKS_NONE:
+                await client.send(leader, request)
+                for queue, batch in sent:
                     self._appended(queue, batch, Appended())
             else:
-                response = await self._client.ask(leader, request, highest=self.identity.highest_produce_version)
+                response = await client.ask(leader, request, highest=identity.highest_produce_version)
                 if response.throttle_time_ms:
-                    lane.muted_until = self._client.clock.monotonic() + response.throttle_time_ms / 1000
-                self._hand_out(response, batches)
+                    lane.muted_until = client.clock.monotonic() + response.throttle_time_ms / 1000
+                for (queue, batch), outcome in answers(request, response, sent):
+                    if isinstance(outcome, Appended):
+                        self._appended(queue, batch, outcome)
+                    else:
+                        self._refused(queue, batch, outcome)
             lane.is_proven = True
         except KafkaError as error:
             lane.is_proven = False
-            self._fail_attempt(batches, error)
+            self._fail_attempt(sent, error)
         except Exception as error:  # a bug, here or in the broker: nobody may wait for ever
             _log.exception("a produce request failed in an unforeseen way")
-            self._fail_attempt(batches, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"cannot produce: {error!r}"))
+            self._fail_attempt(sent, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"cannot produce: {error!r}"))
         finally:
             lane.in_flight -= 1
             self.wake()
 
-    def _request_of(self, batches: list[tuple[PartitionQueue, ProducerBatch]]) -> ProduceRequest:
-        topics: dict[str, TopicProduceData] = {}
-        known = self._client.metadata.cluster.topics
-        for queue, batch in batches:
-            name, partition = queue.partition
-            data = topics.get(name)
-            if data is None:
-                if name not in known:
-                    raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r} is being looked for")
-                data = topics[name] = TopicProduceData(name=name, topic_id=known[name].topic_id, partition_data=[])
-            data.partition_data.append(PartitionProduceData(index=partition, records=batch.data))
-        return ProduceRequest(
-            transactional_id=self.identity.transactional_id,
-            acks=self.rules.acks,
-            timeout_ms=self.rules.request_timeout_ms,
-            topic_data=list(topics.values()),
-        )
-
-    def _hand_out(self, response: Any, batches: list[tuple[PartitionQueue, ProducerBatch]]) -> None:
-        answers: dict[tuple[str | bytes, int], PartitionProduceResponse] = {}
-        for topic in response.responses:
-            for answer in topic.partition_responses:
-                answers[topic.name or topic.topic_id, answer.index] = answer
-        known = self._client.metadata.cluster.topics
-        for queue, batch in batches:
-            name, partition = queue.partition
-            found = answers.get((name, partition))
-            if found is None and name in known:
-                found = answers.get((known[name].topic_id, partition))
-            if found is None:
-                error = KafkaError(
-                    ErrorCode.NETWORK_EXCEPTION, f"the broker's answer does not speak of {queue.partition}"
-                )
-                self._refused(queue, batch, error)
-            elif found.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                self._appended(queue, batch, Appended(found.base_offset, found.log_append_time_ms))
-            else:
-                reasons = [record.batch_index_error_message for record in found.record_errors]
-                message = next(filter(None, reasons), None) or found.error_message
-                self._refused(queue, batch, refused(found.error_code, f"cannot append to {queue.partition}", message))
-
-    def _fail_attempt(self, batches: list[tuple[PartitionQueue, ProducerBatch]], error: KafkaError) -> None:
-        for queue, batch in batches:
+    def _fail_attempt(self, sent: list[Sent], error: KafkaError) -> None:
+        for queue, batch in sent:
             if batch in queue.in_flight:
                 self._refused(queue, batch, error)
 
