@@ -56,6 +56,10 @@ def kcat() -> str:
     return _program("kcat", "kcat (Debian and Homebrew: kcat)")
 
 
+def shell(name: str) -> str:
+    return _program(name, f"{name} (Debian and Homebrew: {name})")
+
+
 def zookeeper_jars() -> str:
     """The class path of Debian's ZooKeeper."""
     if not (DEBIAN_JARS / "zookeeper.jar").exists():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -55,13 +56,22 @@ def test_contexts_are_listed_replaced_and_removed(file: Path) -> None:
     assert_one_line(taken, "context 'dev' is localhost already", "--replace")
     succeed("context", "add", "dev", "other:9092", "--replace")
     succeed("context", "remove", "prod")
-    assert succeed("context", "list").split() == ["CONTEXT", "BOOTSTRAP", "SERVERS", "OPTIONS", "IN", "USE", "dev", "other:9092", "-", "no"]
+    assert succeed("context", "list").split() == [
+        "CONTEXT",
+        "BOOTSTRAP",
+        "SERVERS",
+        "OPTIONS",
+        "IN",
+        "USE",
+        "dev",
+        "other:9092",
+        "-",
+        "no",
+    ]
 
 
 def test_the_options_of_a_context_reach_the_client() -> None:
     """A broker that takes connections and never answers: only the context can say how long to wait for it."""
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = "{}:{}".format(*silent.getsockname())
         succeed(

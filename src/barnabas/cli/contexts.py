@@ -9,12 +9,10 @@ context of --context or BARNABAS_CONTEXT, the context in use, a broker on this m
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 VARIABLE = "BARNABAS_CONTEXT"
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -24,27 +22,27 @@ class ContextError(Exception):
     """A context that is not there, or a file of them that cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     bootstrap_servers: str
-    options: Mapping[str, int | str] = field(default_factory=dict)
+    options: Mapping[str, int | str]
     """Of the client, by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target(Context):
+class Target(NamedTuple):
     """The cluster that a command speaks to."""
 
-    context: str | None = None
+    bootstrap_servers: str
+    options: Mapping[str, int | str]
+    context: str | None
     """The name of the context that says so."""
 
 
-@dataclass(slots=True)
 class Contexts:
     """The file's content."""
 
-    current: str | None = None
-    known: dict[str, Context] = field(default_factory=dict)
+    def __init__(self, current: str | None, known: Mapping[str, Context]) -> None:
+        self.current = current
+        self.known = dict(known)
 
     def get(self, name: str) -> Context:
         found = self.known.get(name)
@@ -63,13 +61,15 @@ def path() -> Path:
 
 
 def load() -> Contexts:
+    import json  # here and below: help and completion have no use for it
+
     file = path()
     try:
         content = json.loads(file.read_bytes())
         known = {name: Context(**fields) for name, fields in content["contexts"].items()}
         return Contexts(content["current"], known)
     except FileNotFoundError:
-        return Contexts()
+        return Contexts(None, {})
     except OSError as error:
         raise ContextError(f"cannot read {file}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -78,7 +78,9 @@ def load() -> Contexts:
 
 def save(contexts: Contexts) -> None:
     """Replace the file as a whole, so that a crash leaves the old one or the new one; nobody else may read it."""
-    known: dict[str, Any] = {name: asdict(context) for name, context in sorted(contexts.known.items())}
+    import json
+
+    known = {name: context._asdict() for name, context in sorted(contexts.known.items())}
     file = path()
     new = file.with_name(f".{file.name}.{os.getpid()}")
     try:
@@ -93,10 +95,10 @@ def save(contexts: Contexts) -> None:
 def choose(bootstrap: str | None) -> Target:
     """The cluster to speak to."""
     if bootstrap is not None:
-        return Target(bootstrap)
+        return Target(bootstrap, {}, None)
     contexts = load()
     name = os.environ.get(VARIABLE) or contexts.current
     if name is None:
-        return Target(DEFAULT_BOOTSTRAP)
+        return Target(DEFAULT_BOOTSTRAP, {}, None)
     found = contexts.get(name)
-    return Target(found.bootstrap_servers, found.options, name)
+    return Target(*found, name)

@@ -17,9 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from barnabas import __version__
 from barnabas.cli import contexts
-from barnabas.cli.contexts import ContextError
 from barnabas.cli.names import context_names
-from barnabas.core.errors import KafkaError
 
 _COMPLETE = "_BARNABAS_COMPLETE"
 """The variable by which a shell asks for words to complete, as `barnabas completion` has told it to."""
@@ -110,11 +108,16 @@ def main() -> None:
         completion_init()
     try:
         app(prog_name="barnabas")
-    except (KafkaError, OSError, ContextError) as error:
+    except Exception as error:
         _fail(error)
 
 
 def _fail(error: Exception) -> NoReturn:
+    """What a user can do something about is one line; the rest is a bug, with its traceback."""
+    from barnabas.core.errors import KafkaError
+
+    if not isinstance(error, KafkaError | OSError | contexts.ContextError):
+        raise error
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     print(f"barnabas: {error}{notes}", file=sys.stderr)
     sys.exit(1)
