@@ -13,17 +13,24 @@ GROUP_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
     "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "4000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "300",
 }
 """Groups that learn soon of what happens to their members."""
 
+ACCESS_SETTINGS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+"""Access control can be administered, and concerns nobody."""
+
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     directory = tmp_path_factory.mktemp("kafka") / "kafka"
-    with KafkaServer(directory, GROUP_SETTINGS, jvm=(*QUICK_JVM, "-Xmx512m")) as server:
+    settings = {**GROUP_SETTINGS, **ACCESS_SETTINGS, "log.dirs": f"{directory / 'data'},{directory / 'other'}"}
+    with KafkaServer(directory, settings, jvm=(*QUICK_JVM, "-Xmx512m")) as server:
         yield server
 
 

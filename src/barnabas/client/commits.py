@@ -22,9 +22,10 @@ Offsets = Mapping["TopicPartition", "OffsetAndMetadata"]
 class Commits:
     """Remembers what is committed, so that a partition which stands still costs nothing."""
 
-    def __init__(self, member: GroupMember, passed: Callable[[], Offsets]) -> None:
+    def __init__(self, member: GroupMember, passed: Callable[[], Offsets], given: Callable[[], Offsets]) -> None:
         self._member = member
         self._passed = passed
+        self._given = given
         self._committed: dict[TopicPartition, int] = {}
 
     async def commit(self, offsets: Offsets) -> None:
@@ -33,11 +34,16 @@ class Commits:
             self._committed.update({partition: place.offset for partition, place in offsets.items()})
 
     async def commit_passed(self, partitions: Container[TopicPartition] | None = None) -> None:
-        """What the caller has moved past, in all or some partitions; a failure is logged, for nobody waits."""
+        """What the caller has moved past, in all or some partitions; a failure is logged, for nobody waits.
+
+        A commit by call that covers what the caller has at hand is not taken back.
+        """
+        given = self._given()
         offsets = {
             partition: place
             for partition, place in self._passed().items()
-            if (partitions is None or partition in partitions) and self._committed.get(partition) != place.offset
+            if (partitions is None or partition in partitions)
+            and not place.offset <= self._committed.get(partition, -1) <= given[partition].offset
         }
         try:
             await self.commit(offsets)

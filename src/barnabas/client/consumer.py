@@ -156,7 +156,7 @@ class Consumer(ConsumerPlaces):
         self._fetcher = Fetcher(client, self._options, Locator(client, self._options, committed))
         self._reader = Reader(self._fetcher, client.clock, self._attend)
         if self._member is not None:
-            self._commits = Commits(self._member, self._reader.passed)
+            self._commits = Commits(self._member, self._reader.passed, self._reader.given)
             automatic = self._commits if self._auto_commit else None
             self._changes = GroupChanges(self._member, self._fetcher, self._reader, automatic, self._callbacks)
             await self._member.start()

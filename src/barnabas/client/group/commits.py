@@ -63,13 +63,17 @@ class Commits:
         self._coordinator = GroupCoordinator(client, group_id)
         self._standing = standing
         self._doubt = doubt
+        self._one_after_the_other = asyncio.Lock()  # a commit that is tried again must not undo a later one
 
     async def close(self) -> None:
         await self._client.close()
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        left = dict(offsets)
         begun = self._standing()
+        async with self._one_after_the_other:
+            await self._commit(dict(offsets), begun)
+
+    async def _commit(self, left: dict[TopicPartition, OffsetAndMetadata], begun: Standing) -> None:
         deadline = self._client.clock.monotonic() + self._client.retry_timeout_ms / 1000
         tries = 0
         while left:
