@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.client.errors import CannotReach, NoAnswer
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.net.channel import Channel, ChannelClosed, UnsupportedByPeer
+from barnabas.net.channel import Channel, ChannelClosed, ClosedUnheard, NotKafka, UnsupportedByPeer
+from barnabas.net.probe import protocol_at
 
 if TYPE_CHECKING:
     from barnabas.core.seams import Network
@@ -51,7 +52,9 @@ class Connections:
 
     def twin(self, network: Network | None = None) -> Connections:
         """The same policy for connections of another's own."""
-        return Connections(network or self._network, self._client_id, self._connect_timeout_ms, self._request_timeout_ms)
+        return Connections(
+            network or self._network, self._client_id, self._connect_timeout_ms, self._request_timeout_ms
+        )
 
     async def request(
         self,
@@ -100,8 +103,16 @@ class Connections:
             raise CannotReach(f"{broker} at {address}", error) from error
 
     async def _open(self, address: Address) -> Channel:
-        async with asyncio.timeout(self._connect_timeout_ms / 1000):
-            return await Channel.open(self._network, address.host, address.port, self._client_id)
+        try:
+            async with asyncio.timeout(self._connect_timeout_ms / 1000):
+                return await Channel.open(self._network, address.host, address.port, self._client_id)
+        except (TimeoutError, ClosedUnheard):
+            if self._channels:
+                raise  # the cluster was reached before: no doubt about its addresses
+            other = await protocol_at(self._network, address.host, address.port)
+            if other is None:
+                raise
+            raise NotKafka(f"{address} speaks {other}, not Kafka's protocol") from None
 
     def _opened(self, address: Address, task: asyncio.Task[Channel]) -> None:
         del self._opening[address]

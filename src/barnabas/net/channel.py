@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from barnabas.core.errors import ErrorCode
+from barnabas.net.probe import protocol_of
 from barnabas.wire.compiler import codec
 from barnabas.wire.frames import FrameError, FrameSplitter
 from barnabas.wire.headers import decode_response_header, encode_request_header
@@ -24,7 +25,6 @@ _LENGTH = struct.Struct(">i")
 _ERROR = struct.Struct(">h")
 _SCRATCH_BYTES = 64 * 1024
 _MAX_REPLY_BYTES = 2**31 - 1
-_OTHER_PROTOCOLS = {b"HTTP": "HTTP", b"\x15\x03": "TLS", b"\x16\x03": "TLS", b"SSH-": "SSH"}
 
 
 class ChannelClosed(ConnectionError):
@@ -182,7 +182,7 @@ class Channel:
             self._fail(self._ended(f"{self.address} closed the connection"))
             return False
         in_scratch = not self._splitter.held_bytes
-        if in_scratch and not self.versions and (other := self._other_protocol()):
+        if in_scratch and not self.versions and (other := protocol_of(bytes(self._splitter.writable()[:4]))):
             self._fail(NotKafka(f"{self.address} speaks {other}, not Kafka's protocol"))
             return False
         try:
@@ -196,11 +196,6 @@ class Channel:
 
     def _ended(self, how: str) -> ChannelClosed:
         return ChannelClosed(how) if self.versions else ClosedUnheard(f"{how} before its first answer")
-
-    def _other_protocol(self) -> str:
-        """What the first bytes look like; Kafka's begin with a length that would be far beyond any first answer."""
-        first = bytes(self._splitter.writable()[:4])
-        return next((name for start, name in _OTHER_PROTOCOLS.items() if first.startswith(start)), "")
 
     def _reply(self, frame: memoryview) -> None:
         if len(frame) < 6:
