@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from barnabas.cli.options import examples
+
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
@@ -20,16 +22,15 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "source <(barnabas completion bash)     # in ~/.bashrc",
+        "source <(barnabas completion zsh)      # in ~/.zshrc, after compinit",
+        "barnabas completion fish > ~/.config/fish/completions/barnabas.fish",
+    )
+)
 def completion(shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish")]) -> None:
-    """Print a script that lets a shell complete verbs, options, and the cluster's topics and groups.
-
-    bash, in ~/.bashrc: source <(barnabas completion bash)
-
-    zsh, in ~/.zshrc after compinit: source <(barnabas completion zsh)
-
-    fish: barnabas completion fish > ~/.config/fish/completions/barnabas.fish
-    """
+    """Print a script that lets a shell complete verbs, options, and the names of topics, groups and contexts."""
     print(_SCRIPTS[shell].strip())
 
 

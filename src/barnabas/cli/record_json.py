@@ -20,6 +20,7 @@ from barnabas.records.record import Header
 
 _FIELDS = frozenset({"topic", "partition", "offset", "timestamp_ms", "headers"})
 _CONTENTS = frozenset({"key", "key_base64", "value", "value_base64"})
+_HIGHEST = 2**63 - 1
 _OF_HEADER = frozenset({"name", "value", "value_base64"})
 
 
@@ -77,8 +78,8 @@ def _header(header: object) -> Header:
 
 def _number(fields: Mapping[str, Any], name: str) -> int | None:
     number = fields.get(name)
-    if number is not None and type(number) is not int:
-        raise ValueError(f"{name} is a whole number, not {number!r}")
+    if number is not None and not (type(number) is int and -_HIGHEST <= number <= _HIGHEST):
+        raise ValueError(f"{name} is a whole number of 64 bits, not {number!r}")
     return number
 
 
@@ -94,6 +95,8 @@ def _field(name: str, content: bytes | None) -> dict[str, str | None]:
 def _content(fields: Mapping[str, Any], name: str) -> bytes | None:
     encoded = fields.get(f"{name}_base64")
     if encoded is not None:
+        if not isinstance(encoded, str):
+            raise ValueError(f"{name}_base64 is text, not {encoded!r}")
         return b64decode(encoded, validate=True)
     content = fields.get(name)
     if content is None or isinstance(content, str):

@@ -1,0 +1,50 @@
+"""Every command explains itself with examples, and the examples are right."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+import typer
+
+from barnabas.cli.main import VERBS
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Each command that does something, by its words."""
+    for verb, (module, _) in VERBS.items():
+        command = typer.main.get_command(import_module(module).app)
+        below = getattr(command, "commands", None)
+        if below is None:
+            yield f"barnabas {verb}", command
+        else:
+            yield from ((f"barnabas {verb} {name}", each) for name, each in below.items())
+
+
+COMMANDS = dict(commands())
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_command_has_examples_that_it_would_take(words: str) -> None:
+    command = COMMANDS[words]
+    title, *lines = command.epilog.removeprefix("\b\n").split("\n")
+    assert title == "Examples:"
+    assert lines
+    for line in lines:
+        assert words in line
+        for part in re.split(r" \|\|? | [<>] ", line):
+            found = next((other for other in COMMANDS if f"{part.strip()} ".startswith(f"{other} ")), None)
+            if found is not None:
+                arguments = shlex.split(part.strip().removeprefix(found))
+                COMMANDS[found].make_parser(typer.Context(COMMANDS[found])).parse_args(arguments)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_what_prints_data_prints_it_for_programs_too(words: str) -> None:
+    options = {option for parameter in COMMANDS[words].params for option in parameter.opts}
+    assert ("-o" in options) == (words != "barnabas completion")
+    assert COMMANDS[words].help
