@@ -16,6 +16,7 @@ from tests.peers import QUICK_JVM, ROOT
 CLIENTS = ROOT / "tests" / "interop" / "clients"
 TIMES = {"session.timeout.ms": str(SESSION_MS), "heartbeat.interval.ms": "500"}
 PYTHON_TIMES = {"session_timeout_ms": str(SESSION_MS)}
+OUR_TIMES = {**PYTHON_TIMES, "heartbeat_interval_ms": "500"}
 
 
 class Client(NamedTuple):
@@ -37,6 +38,9 @@ MEMBERS = {
     "kafka-python-cooperative": Client(
         "kafka_python", {"partition_assignment_strategy": "cooperative-sticky", **PYTHON_TIMES}
     ),
+    "barnabas-roundrobin": Client("barnabas", {"partition_assignment_strategy": "roundrobin", **OUR_TIMES}),
+    "barnabas-cooperative": Client("barnabas", {"partition_assignment_strategy": "cooperative-sticky", **OUR_TIMES}),
+    "barnabas-consumer": Client("barnabas", {"group_protocol": "consumer"}),
     "kafkajs": Client("kafkajs", {"sessionTimeout": str(SESSION_MS)}),
     "franz-go-classic": Client("franz_go", {"session.timeout": f"{SESSION_MS}ms"}),
     "franz-go-consumer": Client("franz_go", {"protocol": "consumer"}),
