@@ -262,8 +262,13 @@ class Transactions(Identity):
 
     async def _retrying(self, attempt: Callable[[], Awaitable[None]]) -> None:
         """Repeat what may pass; the state learns what does not."""
+        limit = self._max_block_ms
         try:
-            await self._client.retrying(attempt, timeout_ms=self._max_block_ms)
+            async with asyncio.timeout(limit / 1000):
+                await self._client.retrying(attempt, timeout_ms=limit)
+        except TimeoutError:
+            message = f"{self._coordinator} did not answer within max_block_ms={limit}; is it overloaded or stopped?"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from None
         except KafkaError as error:
             if not error.retriable:
                 self.state.refused(error)
