@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -217,23 +217,21 @@ class Consumer(ConsumerPlaces):
 
     # reading
 
-    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Record after record, without end. Each is moved past when the next one is asked for."""
-        self._session.check()
-        return self._records() if self._deserializing is None else self._opened_records(self._deserializing)
-
-    async def _records(self) -> AsyncIterator[ConsumerRecord]:
         while True:
-            reading = await self._reader.one_by_one()
-            for record in islice(reading.iterator, self._max_poll_records):
+            for record in await self.at_hand():
                 yield record
 
-    async def _opened_records(self, deserializing: Deserializing) -> AsyncIterator[ConsumerRecord]:
-        while True:
-            reading = await self._reader.one_by_one()
-            for raw in islice(reading.iterator, self._max_poll_records):
-                if (record := deserializing.open(raw)) is not None:
-                    yield record
+    async def at_hand(self) -> Iterator[ConsumerRecord]:
+        """Wait for records, and iterate over some that have come in: each is moved past when the next one is taken.
+
+        The iteration ends by itself, after `max_poll_records` at the latest: come back for more then.
+        """
+        self._session.check()
+        reading = await self._reader.one_by_one()
+        raw = islice(reading.iterator, self._max_poll_records)
+        return raw if self._deserializing is None else filter(None, map(self._deserializing.open, raw))
 
     async def poll(self, timeout_ms: int = 500, max_records: int | None = None) -> list[ConsumerRecord]:
         """Up to `max_records` that have come in (`max_poll_records` if not said), waiting for the first.

@@ -33,7 +33,7 @@ class Begin(Enum):
 class Reading:
     """A chunk that is read record by record, decoded batch by batch: few objects at a time are easy on the collector.
 
-    The caller's loop runs over `iterator`; emptying the list under it ends the loop.
+    The caller's loop runs over `iterator`; taking what is left out of it ends the loop.
     """
 
     __slots__ = ("_begun", "chunk", "iterator", "records", "state")
@@ -81,6 +81,10 @@ class Reading:
         """The next records of this batch, which stay where they are."""
         first = len(self.records) - self.left
         return self.records[first : first + count]
+
+    def stop(self) -> None:
+        """Let the caller's loop end after the record that it has. It may run in another thread: this is one step."""
+        self.iterator = iter(list(self.iterator))
 
     def skip(self, count: int) -> None:
         for _ in islice(self.iterator, count):
@@ -172,19 +176,19 @@ class PartitionState:
         reading, self.reading = self.reading, None
         if reading is None:
             return
+        reading.stop()
         if reading.position < reading.chunk.next_offset:
             reading.chunk.from_offset = reading.position
             self.put_back(reading.chunk)
         else:
             self._catch_up()
-        reading.records.clear()
 
     def drop(self) -> None:
         self.version += 1
         self.chunks.clear()
         self.buffered_bytes = 0
         if self.reading is not None:
-            self.reading.records.clear()
+            self.reading.stop()
             self.reading = None
 
     def succeeded(self) -> None:
