@@ -5,8 +5,8 @@ batches leave one at a time until all that were numbered are settled; so order h
 leader.
 
 A batch gets its sequence number when it first leaves, and keeps it. Where a batch was given up, its numbers are
-missing: the leader refuses what follows as out of order, and if nothing before it is unsettled, the queue starts again
-at 0 under the next epoch.
+missing: the leader refuses what follows as out of order, and if that left when nothing before it was unsettled, the
+queue starts again at 0 under the next epoch.
 """
 
 from __future__ import annotations
@@ -106,6 +106,7 @@ class PartitionQueue:
                 batch.stamp(self.identity, sequence)
             self.next_sequence = (self.next_sequence + batch.count) & _SEQUENCES
         batch.attempts += 1
+        batch.leads = not self.in_flight
         self.in_flight.append(batch)
         return batch
 
@@ -113,10 +114,6 @@ class PartitionQueue:
         """Whether numbers that were given out are not settled yet, those of `batch` included."""
         following = self.waiting[0].base_sequence if self.waiting else NO_SEQUENCE
         return bool(self.in_flight) or batch.base_sequence != NO_SEQUENCE or following != NO_SEQUENCE
-
-    def is_first_unsettled(self, batch: ProducerBatch) -> bool:
-        """Whether no earlier batch is in flight or has to be repeated."""
-        return not any(other.number < batch.number for other in (*self.in_flight, *self.waiting))
 
     def settle(self, batch: ProducerBatch) -> None:
         """Its fate is decided: it is no longer in flight."""

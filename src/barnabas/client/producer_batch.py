@@ -22,6 +22,7 @@ class ProducerBatch(Pending):
         "created",
         "data",
         "is_open",
+        "leads",
         "number",
         "records",
         "reserved_bytes",
@@ -41,6 +42,8 @@ class ProducerBatch(Pending):
         self.data: bytearray | None = None
         self.attempts = 0
         self.base_sequence = NO_SEQUENCE
+        self.leads = False
+        """Whether nothing before it was unsettled when it left."""
 
     @classmethod
     def of_bytes(cls, partition: TopicPartition, data: bytearray, count: int, created: float) -> ProducerBatch:

@@ -395,7 +395,7 @@ class Sender:
         """Whether numbers that the leader refuses are right once earlier batches are in, or under the next epoch."""
         if not self.identity.is_idempotent:
             return False
-        if queue.is_first_unsettled(batch):
+        if batch.leads:
             queue.has_gap = self.identity.transactional_id is None
             return queue.has_gap
         return True
