@@ -42,13 +42,16 @@ class Client:
         connect_timeout_ms: int = 10_000,
         request_timeout_ms: int = 30_000,
         retry_timeout_ms: int = 30_000,
+        group_thread: bool = True,
     ) -> None:
+        """`group_thread` gives group members a thread of their own; the simulation has no threads."""
         self.clock = clock
         self.random = random
         self._new_connections = partial(Connections, network, client_id, connect_timeout_ms, request_timeout_ms)
         self.connections = self._new_connections()
         self.metadata = Metadata(self.connections, parse_addresses(bootstrap), random)
         self.retry_timeout_ms = retry_timeout_ms
+        self.group_thread = group_thread
 
     def twin(self, network: Network | None = None) -> Client:
         """A second client of this cluster with connections of its own; `network` may belong to another loop."""

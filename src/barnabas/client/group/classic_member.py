@@ -56,12 +56,12 @@ class _Phase(Enum):
 class ClassicMember(Machine):
     def __init__(self, options: GroupOptions, subscription: Subscription) -> None:
         super().__init__(options, subscription, "")
-        self._assignors = [ASSIGNORS[name]() for name in options.strategy]
-        self._cooperative = all(assignor.cooperative for assignor in self._assignors)
+        self._assignors = {name: ASSIGNORS[name]() for name in options.strategy}
+        self._cooperative = all(assignor.cooperative for assignor in self._assignors.values())
         self._phase = _Phase.JOIN
         self._topics: frozenset[str] | None = None if subscription.pattern else subscription.topics
         """What a pattern matches, or None while that is not known."""
-        self._protocol: str | None = None
+        self._protocol = ""
         self._leadership: Leadership | None = None
         self._target: frozenset[TopicPartition] = frozenset()
         self._rejoin = False
@@ -125,7 +125,10 @@ class ClassicMember(Machine):
             self.member_id,
             self.options.group_instance_id,
             PROTOCOL_TYPE,
-            [JoinGroupRequestProtocol(each.name, self._subscription(each.user_data())) for each in self._assignors],
+            [
+                JoinGroupRequestProtocol(each.name, self._subscription(each.user_data()))
+                for each in self._assignors.values()
+            ],
         )
 
     def _subscription(self, user_data: bytes | None) -> bytes:
@@ -154,6 +157,8 @@ class ClassicMember(Machine):
             self.member_id = response.member_id
         elif response.error_code != ErrorCode.NONE:
             self._refused(response.error_code)
+        elif response.protocol_name not in self._assignors:
+            self._fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"it chose {response.protocol_name!r}, which is not ours")
         else:
             self.member_id, self.generation = response.member_id, response.generation_id
             self._protocol = response.protocol_name
@@ -168,9 +173,7 @@ class ClassicMember(Machine):
             return
         assigned = decode_assignment(response.assignment).assigned_partitions if response.assignment else []
         self._target = frozenset(TopicPartition(each.topic, number) for each in assigned for number in each.partitions)
-        for assignor in self._assignors:
-            if assignor.name == self._protocol:
-                assignor.assigned(self._target, self.generation)
+        self._assignors[self._protocol].assigned(self._target, self.generation)
         self._phase = _Phase.STABLE
         self._beat_at = now + self.options.heartbeat_ms / 1000
         self._look_up_at = self._next_look_up(now)
@@ -221,8 +224,7 @@ class ClassicMember(Machine):
         if self._leadership is not None:
             counts = {name: len(topic.partitions) for name, topic in topics.items()}
             if self._phase is _Phase.SYNC:
-                assignor = next(each for each in self._assignors if each.name == self._protocol)
-                self._leadership.assign(assignor, counts)
+                self._leadership.assign(self._assignors[self._protocol], counts)
             else:
                 self._rejoin |= self._leadership.is_outdated(counts)
         self._look_up_at = self._next_look_up(now)

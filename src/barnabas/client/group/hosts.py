@@ -72,9 +72,15 @@ class ThreadHost:
         return client.twin(TcpNetwork(self._thread.loop))
 
     def start(self, membership: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
-        running = asyncio.run_coroutine_threadsafe(membership, self._thread.loop)
-        running.add_done_callback(lambda _: self._thread.leave())
-        return asyncio.wrap_future(running)
+        ended: asyncio.Future[None] = self._caller.create_future()
+
+        def end(_: object) -> None:
+            self._thread.leave()
+            with suppress(RuntimeError):  # the caller's loop is closed: nobody waits for the end
+                self._caller.call_soon_threadsafe(ended.set_result, None)
+
+        asyncio.run_coroutine_threadsafe(membership, self._thread.loop).add_done_callback(end)
+        return ended
 
     def to_member(self, callback: Callable[[], object]) -> None:
         with suppress(RuntimeError):  # the membership has ended by itself, and the thread with it

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from barnabas.client.client import Client
 from barnabas.client.group.commits import Commits, Standing
 from barnabas.client.group.handover import Handover
-from barnabas.client.group.hosts import Host, ThreadHost
+from barnabas.client.group.hosts import Host, LoopHost, ThreadHost
 from barnabas.client.group.membership import Membership
 from barnabas.client.group.options import GroupOptions
 from barnabas.client.group.values import Change, GroupMetadata, OffsetAndMetadata, Subscription
@@ -28,14 +28,14 @@ class GroupMember:
         client: Client,
         options: GroupOptions,
         subscription: Subscription | None = None,
-        host: Callable[[], Host] = ThreadHost,
+        host: Callable[[], Host] | None = None,
     ) -> None:
         self.pending = asyncio.Event()
         """Set while there may be a change to take, or a problem to raise."""
         self._client = client
         self._options = options
         self._subscription = subscription
-        self._make_host = host
+        self._make_host = host or (ThreadHost if client.group_thread else LoopHost)
         self._host: Host | None = None
         self._handover = Handover(GroupMetadata(options.group_id), client.clock.monotonic(), self._wake_caller)
         self._membership: Membership | None = None
