@@ -57,7 +57,7 @@ class TransactionDescription:
     producer_epoch: int
     timeout_ms: int
     start_time_ms: int | None
-    """Since when it is open; None if none is."""
+    """When the latest one began; None if none ever has."""
     partitions: tuple[TopicPartition, ...]
 
 
