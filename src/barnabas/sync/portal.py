@@ -17,7 +17,9 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
 from barnabas.client.errors import WrongProcess
+from barnabas.core import logs
 
+_log = logs.get_logger(__name__)
 T = TypeVar("T")
 
 
@@ -29,6 +31,7 @@ class Call(Generic[T]):
         self._loop = loop
         self._inbox: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._task: asyncio.Task[T] | None = None
+        self._is_over = False
 
     def wait(self, unclaimed: Callable[[T], None] | None) -> T:
         """The result; if an interrupt comes too late to cancel the work, `unclaimed` gets what nobody will."""
@@ -45,14 +48,21 @@ class Call(Generic[T]):
         return cast("asyncio.Task[T]", self._task).result()
 
     async def in_caller(self, function: Callable[..., T], *arguments: object) -> T:
-        """From the work: run a function in the thread that waits for it."""
+        """From the work: run a function in the thread that waits for it; in another one if nobody waits any more."""
+        if self._is_over:
+            return await asyncio.to_thread(function, *arguments)
         outcome: asyncio.Future[T] = self._loop.create_future()
 
         def run() -> None:
             try:
-                self._loop.call_soon_threadsafe(_settle, outcome, function(*arguments), None)
+                result = function(*arguments)
             except Exception as error:
                 self._loop.call_soon_threadsafe(_settle, outcome, None, error)
+            except BaseException:
+                self._loop.call_soon_threadsafe(outcome.cancel)
+                raise
+            else:
+                self._loop.call_soon_threadsafe(_settle, outcome, result, None)
 
         self._inbox.put(run)
         return await outcome
@@ -60,8 +70,12 @@ class Call(Generic[T]):
     def _begin(self) -> None:
         token = _current_call.set(self)
         self._task = self._loop.create_task(self._work)
-        self._task.add_done_callback(lambda _: self._inbox.put(None))
+        self._task.add_done_callback(self._end)
         _current_call.reset(token)
+
+    def _end(self, _: object) -> None:
+        self._is_over = True
+        self._inbox.put(None)
 
     def _cancel(self) -> None:
         if self._task is not None:
@@ -116,7 +130,10 @@ class Portal:
         """Close what is open, the newest first, and end the thread."""
         while self._open:
             _, close = self._open.popitem()
-            close()
+            try:
+                close()
+            except Exception:
+                _log.exception("a client that was left open cannot be closed in order")
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
 
@@ -124,6 +141,7 @@ class Portal:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
         finally:
             self.loop.close()
 
