@@ -22,9 +22,10 @@ from barnabas.client.consumer_errors import CorruptRecords, LogTruncated, NoOffs
 from barnabas.client.consumer_metrics import ConsumerMetrics
 from barnabas.client.errors import CannotReach, refused
 from barnabas.client.fetch_options import FetchOptions
-from barnabas.client.fetch_requests import FetchPlan, answers_by_partition
-from barnabas.client.metadata import BrokerInfo, TopicPartition, topic_error
+from barnabas.client.fetch_sessions import SESSION_ERRORS, FetchSession
+from barnabas.client.metadata import BrokerInfo, TopicPartition
 from barnabas.client.positions import Begin, PartitionState
+from barnabas.client.serving import serving_broker, why_unserved
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.batch import CorruptBatch
 
@@ -57,6 +58,7 @@ class Fetcher:
         self._locator = locator
         self._connections = client.separate_connections()
         self._under_way: dict[int, asyncio.Task[None]] = {}
+        self._sessions: dict[int, FetchSession] = {}
         self._searches: set[asyncio.Task[None]] = set()
         self._searched: set[TopicPartition] = set()
         self._refreshing: asyncio.Task[None] | None = None
@@ -195,20 +197,13 @@ class Fetcher:
             self._timer = asyncio.get_running_loop().call_later(when - now, self.pump)
 
     def _broker_of(self, state: PartitionState) -> BrokerInfo | None:
-        """Whom to ask: a replica that the leader has named as nearer, or the leader; None if that is not known."""
-        cluster = self._client.metadata.cluster
-        topic = cluster.topics.get(state.partition.topic)
-        if topic is None or state.partition.partition >= len(topic.partitions):
-            return None
-        if state.topic_id is not None and topic.topic_id != state.topic_id and state.fetch_offset is not None:
-            self._made_anew(state)
-        state.topic_id = topic.topic_id
-        if state.read_replica is not None:
-            replica = cluster.brokers.get(state.read_replica)
-            if replica is not None and self._client.clock.monotonic() < state.read_replica_until:
-                return replica
-            state.read_replica = None
-        return cluster.brokers.get(topic.partitions[state.partition.partition].leader)
+        """Whom to ask; None if that is not known."""
+        topic = self._client.metadata.cluster.topics.get(state.partition.topic)
+        if topic is not None:
+            if state.topic_id not in (None, topic.topic_id) and state.fetch_offset is not None:
+                self._made_anew(state)
+            state.topic_id = topic.topic_id
+        return serving_broker(self._client.metadata.cluster, state, self._client.clock.monotonic())
 
     def _made_anew(self, state: PartitionState) -> None:
         """Another topic of the same name: offsets of the old one mean nothing in it."""
@@ -231,21 +226,8 @@ class Fetcher:
         self._refreshing = None
         for state in homeless:
             if self._broker_of(state) is None:
-                self._failed(state, self._why_homeless(state, problem))
+                self._failed(state, why_unserved(self._client.metadata.cluster, state, problem))
         self.pump()
-
-    def _why_homeless(self, state: PartitionState, problem: KafkaError | None) -> KafkaError:
-        name, index = state.partition
-        if problem is not None and problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return problem
-        topic = self._client.metadata.cluster.topics.get(name)
-        if topic is None:
-            return topic_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
-        if index >= len(topic.partitions):
-            count = len(topic.partitions)
-            message = f"topic {name!r} has no partition {index}; it has {count}, counted from 0"
-            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-        return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {state.partition} has no leader at the moment")
 
     def _search(self, lost: list[PartitionState]) -> None:
         states = [state for state in lost if state.partition not in self._searched]
@@ -278,33 +260,46 @@ class Fetcher:
 
     async def _fetch(self, broker: BrokerInfo, states: list[PartitionState]) -> None:
         asked = {s.partition: _Asked(s, s.version, s.fetch_offset) for s in states if s.fetch_offset is not None}
-        plan = FetchPlan(self._client.metadata, self._options, states)
-        throttle_ms = 0
         try:
-            response = await self._connections.request(
-                broker.address,
-                plan.request,
-                broker=f"broker {broker.node_id}",
-                highest=plan.highest_version,
-                extra_timeout_ms=self._options.fetch_max_wait_ms,
-            )
-            throttle_ms = response.throttle_time_ms
-            if response.error_code:
-                raise refused(response.error_code, f"fetch from broker {broker.node_id}")
+            response = await self._ask(broker, states)
         except KafkaError as error:
-            self._broke(broker, asked, error)
+            self._broke(asked, error)
         else:
             self._fetches += 1
-            for partition, data in answers_by_partition(response, plan.names):
+            for partition, data in self._sessions[broker.node_id].answered(response):
                 if partition in asked:
                     self._answered(broker, asked[partition], data)
-        if throttle_ms > 0:
-            await asyncio.sleep(throttle_ms / 1000)
+            if response.throttle_time_ms > 0:
+                await asyncio.sleep(response.throttle_time_ms / 1000)
         if self._under_way.get(broker.node_id) is asyncio.current_task():
             del self._under_way[broker.node_id]
         self.pump()
 
-    def _broke(self, broker: BrokerInfo, asked: dict[TopicPartition, _Asked], error: KafkaError) -> None:
+    async def _ask(self, broker: BrokerInfo, states: list[PartitionState]) -> Any:
+        session = self._sessions.get(broker.node_id)
+        if session is None:
+            session = self._sessions[broker.node_id] = FetchSession(self._client.metadata, self._options)
+        request = session.plan(states)
+        try:
+            response = await self._connections.request(
+                broker.address,
+                request,
+                broker=f"broker {broker.node_id}",
+                highest=session.highest_version,
+                extra_timeout_ms=self._options.fetch_max_wait_ms,
+            )
+        except BaseException:
+            session.lost()
+            raise
+        if response.error_code in SESSION_ERRORS and request.session_epoch:
+            session.lost(unknown=True)
+            return await self._ask(broker, [state for state in states if state.fetch_offset is not None])
+        if response.error_code:
+            session.lost(unknown=True)
+            raise refused(response.error_code, f"fetch from broker {broker.node_id}")
+        return response
+
+    def _broke(self, asked: dict[TopicPartition, _Asked], error: KafkaError) -> None:
         if isinstance(error, CannotReach):
             self._client.metadata.forget({partition.topic for partition in asked})
         for state, version, _ in asked.values():
