@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.client.errors import BufferFull
     from barnabas.client.group.values import GroupMetadata, OffsetAndMetadata
     from barnabas.client.metadata import TopicPartition
+    from barnabas.client.outcomes import PartlyFailed
     from barnabas.client.producer import NewRecord, Producer
     from barnabas.client.producer_columns import ColumnsNotDelivered, ColumnsSent
     from barnabas.client.transaction_errors import (
@@ -47,6 +48,7 @@ __all__ = [
     "NoTransaction",
     "OffsetAndMetadata",
     "OutcomeUnknown",
+    "PartlyFailed",
     "Producer",
     "ProducerFenced",
     "ProducerUnusable",
@@ -73,6 +75,7 @@ _HOMES = {
     "NoTransaction": "barnabas.client.transaction_errors",
     "OffsetAndMetadata": "barnabas.client.group.values",
     "OutcomeUnknown": "barnabas.client.transaction_errors",
+    "PartlyFailed": "barnabas.client.outcomes",
     "Producer": "barnabas.client.producer",
     "ProducerFenced": "barnabas.client.transaction_errors",
     "ProducerUnusable": "barnabas.client.transaction_errors",
