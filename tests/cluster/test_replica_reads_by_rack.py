@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+import barnabas
 from tests.broker.metrics import Metrics
 from tests.cluster.three_brokers import NUMBERS, Cluster, leaders
 from tests.peers import eventually, free_port, kafka_tool
@@ -164,3 +166,27 @@ def in_sync(racks: Racks, topic: str) -> set[int]:
     described = kafka_tool(TOPICS, "--bootstrap-server", racks.cluster.bootstrap, "--describe", "--topic", topic)
     (isr,) = re.findall(r"Isr: ([\d,]+)", described)
     return {int(number) for number in isr.split(",")}
+
+
+def test_our_consumer_is_read_from_its_rack_too(racks: Racks, replicated: str) -> None:
+    write(racks, replicated)
+    follower = a_follower(racks, replicated)
+    before = racks.consumed_bytes(follower, "follower")
+
+    async def consume() -> list[bytes]:
+        found: list[bytes] = []
+        async with (
+            asyncio.timeout(60),
+            barnabas.Consumer(
+                racks.cluster.bootstrap,
+                topics=[replicated],
+                auto_offset_reset="earliest",
+                client_rack=f"rack-{follower}",
+            ) as consumer,
+        ):
+            while len(found) < len(VALUES):
+                found += [record.value for record in await consumer.poll(20_000)]
+        return found
+
+    assert asyncio.run(consume()) == VALUES
+    assert racks.consumed_bytes(follower, "follower") - before >= SIZE
