@@ -68,7 +68,7 @@ class PartitionQueue:
         """Put a batch at the end."""
         self.close()
         self._batch_count += 1
-        batch.number = self._batch_count
+        batch.order = (self._batch_count,)
         self.waiting.append(batch)
         if batch.is_open:
             self.open = batch
@@ -126,7 +126,7 @@ class PartitionQueue:
         self.retry_at = max(self.retry_at, at)
 
     def _insert(self, batch: ProducerBatch) -> None:
-        index = next((i for i, other in enumerate(self.waiting) if other.number > batch.number), len(self.waiting))
+        index = next((i for i, other in enumerate(self.waiting) if other.order > batch.order), len(self.waiting))
         self.waiting.insert(index, batch)
 
     def close_gap(self) -> bool:
@@ -162,7 +162,7 @@ class PartitionQueue:
             numbered = batch.base_sequence != NO_SEQUENCE
             sequence = (batch.base_sequence + first) & _SEQUENCES if numbered else NO_SEQUENCE
             half.seal(compression, identity, sequence, header.is_transactional)
-            half.number, half.attempts = batch.number, batch.attempts
+            half.order, half.attempts = (*batch.order, first), batch.attempts
             half.reserved_bytes = batch.reserved_bytes * len(chosen) // len(records)
             self._insert(half)
             halves.append((first, half))

@@ -23,7 +23,7 @@ class ProducerBatch(Pending):
         "data",
         "is_open",
         "leads",
-        "number",
+        "order",
         "records",
         "reserved_bytes",
     )
@@ -36,8 +36,8 @@ class ProducerBatch(Pending):
         self.reserved_bytes = 0
         """What it counts for in the producer's memory."""
         self.is_open = True
-        self.number = 0
-        """Its place among all batches of the partition."""
+        self.order: tuple[int, ...] = ()
+        """Its place among all batches of the partition; parts of a batch count on within its place."""
         self.count = 0
         self.data: bytearray | None = None
         self.attempts = 0

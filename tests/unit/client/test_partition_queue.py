@@ -199,8 +199,12 @@ def test_the_halves_of_a_batch_keep_its_records_sequences_and_handles(compressio
         assert (first.base_sequence, second.base_sequence, header(second).producer_id) == (40, 42, 7)
         assert batch.reserved_bytes + first.reserved_bytes + second.reserved_bytes == 1000
         second.complete(Appended(90, -1))
-        first.complete(Appended(50, -1))
-        assert [(await handle).offset for handle in handles] == [50, 51, 90, 91, 92]
+        queue.take(SEVEN, compression, False)
+        queue.split(first, compression)
+        assert sequences(queue) == [40, 41, 42, -1]
+        for offset, part in zip((50, 70), list(queue.waiting)[:2], strict=True):
+            part.complete(Appended(offset, -1))
+        assert [(await handle).offset for handle in handles] == [50, 70, 90, 91, 92]
 
     asyncio.run(run())
 
