@@ -183,9 +183,14 @@ def _commit(index: int, offset: OffsetAndMetadata | int) -> OffsetCommitRequestP
 
 
 def _partition_errors(response: Any, what: str) -> dict[TopicPartition, KafkaError | None]:
-    return {
+    """Why partitions were refused; an error that a coordinator has for a while is raised, to be asked again."""
+    errors = {
         partition: refusal(found.error_code, f"{what} {partition}", _REMEDIES.get(found.error_code))
         for topic in response.topics
         for found in topic.partitions
         for partition in (TopicPartition(topic.name, found.partition_index),)
     }
+    for error in errors.values():
+        if error is not None and error.code in GROUPS.again:
+            raise error
+    return errors
