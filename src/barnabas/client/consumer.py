@@ -14,7 +14,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from barnabas.client.commits import Commits
 from barnabas.client.consumed import ConsumerBatch, ConsumerRecord
@@ -24,6 +24,8 @@ from barnabas.client.consumer_places import ConsumerPlaces
 from barnabas.client.deserializing import Deserializing, OnPoison, deserializing
 from barnabas.client.fetch_options import FetchOptions
 from barnabas.client.fetcher import Fetcher
+from barnabas.client.group.hosts import LoopHost, ThreadHost
+from barnabas.client.group.member import GroupMember
 from barnabas.client.group.options import GroupOptions
 from barnabas.client.group.values import GroupMetadata, OffsetAndMetadata, Subscription
 from barnabas.client.group_changes import Callback, Callbacks, GroupChanges
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.client.client import Client
-    from barnabas.client.group.member import GroupMember
     from barnabas.client.serializers import Serializer
 
 _RESETS = ("earliest", "latest", "none")
@@ -49,6 +50,9 @@ _RESETS = ("earliest", "latest", "none")
 @names_options
 class Consumer(ConsumerPlaces):
     """Options are Kafka's in snake case. Owned by the event loop that enters it; one task reads at a time."""
+
+    group_host: ClassVar[type[ThreadHost] | type[LoopHost]] = ThreadHost
+    """Where memberships run; a simulation, which has no threads, puts `LoopHost` here."""
 
     def __init__(
         self,
@@ -149,9 +153,7 @@ class Consumer(ConsumerPlaces):
 
     async def _open(self, client: Client) -> None:
         if self._group_options is not None:
-            from barnabas.client.group.member import GroupMember
-
-            self._member = GroupMember(client, self._group_options, self._subscription)
+            self._member = GroupMember(client, self._group_options, self._subscription, self.group_host)
         committed = None if self._member is None else self._member.committed
         self._fetcher = Fetcher(client, self._options, Locator(client, self._options, committed))
         self._reader = Reader(self._fetcher, client.clock, self._attend)
