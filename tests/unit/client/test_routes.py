@@ -42,9 +42,9 @@ class World:
         clock = Clock()
         self.client = Client("host1", network=cast(Any, None), clock=clock, random=Random(1), retry_timeout_ms=20_000)
         self.client.backoff_seconds = lambda tries: 0.0  # type: ignore[method-assign]
-        self.client.ask = self._ask  # type: ignore[method-assign]
+        self.client.ask = self._ask  # type: ignore[method-assign,assignment]
         self.client.metadata.ask_any = self._ask_any  # type: ignore[method-assign]
-        self.client.metadata.refresh = self._refresh  # type: ignore[method-assign,assignment]
+        self.client.metadata.refresh = self._refresh  # type: ignore[method-assign]
         self.asked: list[tuple[int, object]] = []
         self.answers: list[object] = []
         self.coordinators: dict[str, list[int | ErrorCode]] = {}
