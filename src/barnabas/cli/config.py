@@ -65,8 +65,10 @@ def describe(
     `broker all` is what was set for all brokers together.
     """
 
+    resource = _name(kind, name)
+
     async def work(admin: Admin) -> Mapping[str, ConfigEntry]:
-        return await admin.configs.describe(_type(kind), _name(kind, name), key)
+        return await admin.configs.describe(_type(kind), resource, key)
 
     found = administer(bootstrap, work)
     for wanted in key or ():
@@ -80,7 +82,7 @@ def describe(
     epilog=examples(
         "barnabas config set topic orders retention.ms=86400000 cleanup.policy=compact",
         "barnabas config set broker all log.retention.ms=3600000",
-        "barnabas config set broker 1 log.cleaner.threads=2",
+        "barnabas config set broker 1 leader.replication.throttled.rate=10000000",
     ),
 )
 def set_(
@@ -119,10 +121,10 @@ def _change(
     set_to: Mapping[str, str] | None = None,
     unset: Sequence[str] = (),
 ) -> None:
-    changed = set_to or {}
+    changed, resource = set_to or {}, _name(kind, name)
 
     async def work(admin: Admin) -> None:
-        await admin.configs.alter(_type(kind), _name(kind, name), set_=changed, delete=unset)
+        await admin.configs.alter(_type(kind), resource, set_=changed, delete=unset)
 
     administer(bootstrap, work)
     told = [*(f"set {key}={value}" for key, value in changed.items()), *(f"unset {key}" for key in unset)]

@@ -44,15 +44,16 @@ def reset(
         raise typer.BadParameter("give either --to or --shift")
     if partition and len(topic or ()) != 1:
         raise typer.BadParameter("--partition goes with one --topic")
+    place = None if to is None else parse_place(to, "--to")
 
     async def work(admin: Admin) -> list[dict[str, Any]]:
         from barnabas.cli import group_moves
 
         chosen = await group_moves.choose(admin, group, topic or (), partition or ())
-        if to is None:
+        if place is None:
             moves = await group_moves.shifted(admin, group, chosen, shift or 0)
         else:
-            moves = await group_moves.placed(admin, group, chosen, parse_place(to, "--to"))
+            moves = await group_moves.placed(admin, group, chosen, place)
         if execute:
             await group_moves.carry_out(admin, group, moves)
         return group_moves.rows(moves)

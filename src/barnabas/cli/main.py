@@ -114,10 +114,11 @@ def main() -> None:
 
 def _fail(error: Exception) -> NoReturn:
     """What a user can do something about is one line; the rest is a bug, with its traceback."""
+    from barnabas.cli.remedies import told
     from barnabas.core.errors import KafkaError
 
     if not isinstance(error, KafkaError | OSError | contexts.ContextError):
         raise error
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-    print(f"barnabas: {error}{notes}", file=sys.stderr)
+    print(f"barnabas: {told(error) if isinstance(error, KafkaError) else error}{notes}", file=sys.stderr)
     sys.exit(1)

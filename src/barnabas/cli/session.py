@@ -5,6 +5,7 @@ Verbs import the client only when they run, so that help and completion stay qui
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
     from barnabas.client.offsets import OffsetSpec
 
 T = TypeVar("T")
+_TERMINATED = 128 + signal.SIGTERM
 
 
 def run(bootstrap: str | None, work: Callable[[Client], Awaitable[T]], *, timeout_s: float | None = None) -> T:
-    """Connect, work, disconnect; TimeoutError when that has taken too long."""
+    """Connect, work, disconnect; TimeoutError when that has taken too long. SIGTERM ends it as orderly as Ctrl-C."""
     import asyncio
 
     from barnabas.client.errors import CannotReach
@@ -31,11 +33,16 @@ def run(bootstrap: str | None, work: Callable[[Client], Awaitable[T]], *, timeou
     target = contexts.choose(bootstrap)
 
     async def session() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         async with asyncio.timeout(timeout_s), _client(target) as client:
             return await work(client)
 
     try:
         return asyncio.run(session())
+    except asyncio.CancelledError:
+        raise typer.Exit(_TERMINATED) from None
     except CannotReach as error:
         if target.context is not None:
             error.add_note(f"this is the cluster of context {target.context!r}")
