@@ -328,6 +328,30 @@ class BarnabasServer(Server):
         self.address = match[1]
 
 
+class MariaDbServer(Server):
+    """MariaDB on a data directory of its own, with an empty database `shop`; root needs no password."""
+
+    def __init__(self, directory: Path):
+        install, server = _database_program("mariadb-install-db"), _database_program("mariadbd")
+        port = free_port()
+        self.url = f"mysql://root@{HOST}:{port}/shop"
+        directory.mkdir(parents=True, exist_ok=True)
+        data, log = directory / "data", directory / "mariadb.log"
+        common = ["--no-defaults", f"--datadir={data}", *(["--user=root"] if os.getuid() == 0 else [])]
+        prepare = [install, *common, "--auth-root-authentication-method=normal", "--skip-test-db"]
+        subprocess.run(prepare, check=True, timeout=60, stdout=subprocess.DEVNULL)
+        (directory / "init.sql").write_text("CREATE DATABASE IF NOT EXISTS shop;\n")
+        command = [server, *common, f"--socket={directory / 'socket'}", f"--port={port}", f"--bind-address={HOST}"]
+        super().__init__([*command, f"--init-file={directory / 'init.sql'}"], log, log)
+        self.wait_until(lambda: b"ready for connections" in log.read_bytes(), timeout=60)
+
+
+def _database_program(name: str) -> str:
+    places = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
+    packages = "mariadb-server-core and mariadb-client-core"
+    return shutil.which(name, path=places) or _absent(f"{name} is missing: run `make peers` or install {packages}")
+
+
 _READY_LINE = re.compile(r"^.*\bready\b.*?([\w.\[\]:]+:\d+).*\n", re.MULTILINE)
 
 
