@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 from barnabas.client.accumulator import Accumulator
@@ -295,17 +296,8 @@ class Producer:
     async def partition_count(self, topic: str) -> int:
         """How many partitions a topic has; one that does not exist is created, where the cluster does that."""
         client = self._session.check()
-        deadline = client.clock.monotonic() + self._rules.max_block_ms / 1000
-        tries = 0
-        while True:
-            try:
-                return len((await client.metadata.topic(topic, create=True)).partitions)
-            except KafkaError as error:
-                pause = client.backoff_seconds(tries)
-                if not error.retriable or client.clock.monotonic() + pause > deadline:
-                    raise
-            tries += 1
-            await asyncio.sleep(pause)
+        find = partial(client.metadata.topic, topic, create=True)
+        return len((await client.retrying(find, timeout_ms=self._rules.max_block_ms)).partitions)
 
     def metrics(self) -> ProducerMetrics:
         """Counts since the start, and what is held now."""
