@@ -166,6 +166,18 @@ def test_offsets_kept_outside_are_found_again_when_partitions_are_assigned(sourc
     assert source.committed(source.topic) == NOTHING
 
 
+def test_leaving_does_not_take_back_a_commit_by_call(source: Source) -> None:
+    partition = TopicPartition(source.topic, 0)
+
+    async def work() -> None:
+        async with Assigned(source) as consumer:
+            await consumer.poll(20_000, max_records=5)
+            await consumer.commit({partition: 15})
+
+    run(work)
+    assert source.committed(source.topic) == 15
+
+
 def test_a_consumer_without_a_group_cannot_commit(source: Source) -> None:
     async def work() -> None:
         async with Consumer(source.address, topics=[source.topic]) as consumer:
