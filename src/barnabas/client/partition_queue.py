@@ -176,11 +176,11 @@ class PartitionQueue:
         unsettled += [batch.created for batch in list(self.waiting)[:1]]
         return min(unsettled, default=inf)
 
-    def expire(self, before: float) -> list[ProducerBatch]:
-        """Take out the batches that were made before a time; those in flight stay until they are answered."""
+    def expire(self, now: float, limit_seconds: float) -> list[ProducerBatch]:
+        """Take out the batches that have become too old; those in flight stay until they are answered."""
         expired = []
-        while self.waiting and self.waiting[0].created < before:
+        while self.waiting and self.waiting[0].created + limit_seconds <= now:
             expired.append(self.waiting.popleft())
         if self.open in expired:
             self.open = None
-        return expired + [batch for batch in self.in_flight if batch.created < before and not batch.done.done()]
+        return expired + [b for b in self.in_flight if b.created + limit_seconds <= now and not b.done.done()]

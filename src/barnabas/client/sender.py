@@ -276,7 +276,7 @@ class Sender:
             self._look_again(queue.oldest + limit)
             return
         problem = queue.problem or self.topics[queue.partition.topic].problem
-        for batch in queue.expire(now - limit):
+        for batch in queue.expire(now, limit):
             what = f"{batch.record_count} records for {queue.partition} were not acknowledged"
             self._give_up(batch, DeliveryTimeout(what, "delivery_timeout_ms", self.rules.delivery_timeout_ms, problem))
 

@@ -215,7 +215,7 @@ def test_what_is_too_old_is_taken_out_and_what_is_in_flight_waits_for_its_answer
             add(queue, b"x", created=created)
         first = take(queue)
         assert queue.oldest == 1.0
-        expired = queue.expire(before=2.5)
+        expired = queue.expire(now=12.5, limit_seconds=10)
         assert [batch.created for batch in expired] == [2.0, 1.0]
         assert queue.in_flight == [first]
         assert [batch.created for batch in queue.waiting] == [3.0]
