@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from barnabas import __version__
 from barnabas.cli.main import VERBS
 from tests import peers
 from tests.cli.commands import Ok, Run, assert_one_line, run_barnabas
@@ -35,34 +37,44 @@ def kcat(broker: Broker, *arguments: str, input: str = "") -> str:
 # the frame
 
 
-def test_help_names_every_verb_within_150_ms() -> None:
-    """Counted in the process's own time, which is the whole of it on an idle machine: help neither waits nor forks."""
+def complete(line: str) -> dict[str, str]:
+    """The environment in which a shell asks for the words that a line may go on with."""
+    words = str(len(line.split(" ")) - 1)
+    return {"COMP_WORDS": line, "COMP_CWORD": words, "_BARNABAS_COMPLETE": "complete_bash"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "told"),
+    [
+        (["--help"], {}, [f"\n  {verb} " for verb in VERBS]),
+        (["--version"], {}, [f"barnabas {__version__}\n"]),
+        ([], complete("barnabas topic d"), ["describe\n", "delete\n"]),
+    ],
+)
+def test_help_version_and_completion_take_less_than_150_ms(
+    arguments: list[str], environment: dict[str, str], told: list[str]
+) -> None:
+    """Counted in the process's own time, which is the whole of it on an idle machine: it neither waits nor forks."""
 
     def seconds() -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = run_barnabas("--help")
+        done = run_barnabas(*arguments, environment=environment)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert done.returncode == 0
-        for verb in VERBS:
-            assert f"\n  {verb} " in done.stdout
+        for part in told:
+            assert part in done.stdout
         return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
     seconds()  # compiles what is not cached yet
-    assert min(seconds() for _ in range(8)) < 0.150
+    assert any(seconds() < 0.150 for _ in range(12))
 
 
-def test_help_imports_nothing_heavy() -> None:
-    heavy = {"asyncio", "uvloop", "rich", "yaml", "pyarrow", "cramjam", "prometheus_client", "sqlite3"}
-    script = f"import sys, barnabas.cli.main; print(*sorted({heavy!r} & set(sys.modules)))"
+def test_verbs_import_nothing_heavy_before_they_work() -> None:
+    heavy = {"asyncio", "uvloop", "rich", "yaml", "pyarrow", "cramjam", "prometheus_client", "sqlite3", "ssl"}
+    script = f"import sys\n{''.join(f'import {verb.module}; ' for verb in VERBS.values())}\n"
+    script += f"print(*sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout.strip() == ""
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_explains_itself(verb: str) -> None:
-    done = run_barnabas(verb, "--help")
-    assert done.returncode == 0
-    assert f"Usage: barnabas {verb}" in done.stdout
 
 
 def test_a_mistyped_verb_is_told_the_nearest_one() -> None:
@@ -184,6 +196,45 @@ def test_json_lines_go_round_through_consume_and_produce(broker: Broker, ok: Ok,
     assert [(record["key"], record["value"]) for record in records] == [("k", "v"), ("empty", None), (None, "nokey")]
     assert list(yaml.safe_load_all(ok("consume", topic_name, "-o", "yaml"))) == records
     assert len(ok("consume", topic_name, "-o", "table").splitlines()) == 4
+
+
+def test_every_byte_survives_the_way_through_json(ok: Ok, topic_name: str, tmp_path: Path) -> None:
+    """Nulls, empty texts, bytes that are no text, headers of one name, timestamps, partitions."""
+    copy = f"{topic_name}-copy"
+    for name in (topic_name, copy):
+        ok("topic", "create", name, "-p", "2", "-c", "retention.ms=-1")
+    binary = b64encode(bytes(range(256))).decode()
+    records: list[dict[str, object]] = [
+        {"key": None, "value": None},
+        {"key": "", "value": ""},
+        {"key_base64": binary, "value_base64": binary, "timestamp_ms": 1},
+        {"key": "ü\n\u2028", "value": '{"a": "\\u0000"}', "timestamp_ms": 1_600_000_000_000},
+        {
+            "key": "h",
+            "value": "v",
+            "headers": [
+                {"name": "a", "value": None},
+                {"name": "a", "value": ""},
+                {"name": "ü", "value_base64": "/w=="},
+            ],
+        },
+    ]
+    lines = [json.dumps({"partition": number % 2, **record}) for number, record in enumerate(records)]
+    ok("produce", topic_name, "--json", "--keep-partition", input="\n".join(lines))
+    printed = ok("consume", topic_name, "-o", "json")
+    ok("produce", copy, "--json", "--keep-partition", input=printed)
+    again = ok("consume", copy, "-o", "json").replace(copy, topic_name)
+    assert sorted(again.split("\n")) == sorted(printed.split("\n"))
+    found = [json.loads(line) for line in printed.rstrip("\n").split("\n")]
+    for number, record in enumerate(records):
+        assert any(record.items() <= other.items() and other["partition"] == number % 2 for other in found), record
+
+
+def test_json_is_utf_8_whatever_the_terminal_speaks(broker: Broker, ok: Ok, topic_name: str) -> None:
+    ok("topic", "create", topic_name, "-p", "1")
+    ok("produce", topic_name, input="ü€")
+    environment = {"BARNABAS_BOOTSTRAP_SERVER": broker.address, "PYTHONIOENCODING": "ascii"}
+    assert '"value": "ü€"' in run_barnabas("consume", topic_name, "-o", "json", environment=environment).stdout
 
 
 def test_a_line_without_its_key_stops_produce_and_names_the_line(run: Run, ok: Ok, topic_name: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
@@ -106,6 +107,8 @@ def main() -> None:
     """Run the command line: a failure is one line on standard error and exit code 1, a wrong usage exit code 2."""
     if _COMPLETE in os.environ:
         completion_init()
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # as JSON demands, whatever the locale says
     try:
         app(prog_name="barnabas")
     except Exception as error:

@@ -31,6 +31,8 @@ async def producers(admin: Admin, partitions: Collection[TopicPartition]) -> lis
 async def hanging(admin: Admin, partitions: Collection[TopicPartition]) -> list[dict[str, Any]]:
     """Rows of `producers` whose transaction is open in the partition, and not at its coordinator."""
     rows = [row for row in await producers(admin, partitions) if row["transaction_start_offset"] is not None]
+    if not rows:
+        return []
     held = await _held(admin, {row["producer_id"] for row in rows})
     return [row for row in rows if (row["producer_id"], row["topic"], row["partition"]) not in held]
 
