@@ -24,6 +24,7 @@ from barnabas import (
     OutcomeUnknown,
     Producer,
     ProducerFenced,
+    ProducerUnusable,
     TopicPartition,
     TransactionAborted,
 )
@@ -284,10 +285,41 @@ def test_use_outside_of_a_transaction_is_an_error(cluster: str, topic_name: str)
                 with pytest.raises(NoTransaction, match="one at a time"):
                     async with producer.transaction():
                         pytest.fail("a transaction began inside another")
-            with pytest.raises(NoTransaction):
+            with pytest.raises(NoTransaction, match="inside of its block"):
                 await txn.send_offsets({TopicPartition(topic_name, 0): OffsetAndMetadata(1)}, GroupMetadata("g"))
 
     run(work())
+
+
+def test_a_time_out_that_the_cluster_does_not_allow_is_said_at_the_start(cluster: str, topic_name: str) -> None:
+    async def work() -> None:
+        with pytest.raises(ProducerUnusable, match="transaction_timeout_ms is beyond the cluster's"):
+            async with transactional(cluster, topic_name, transaction_timeout_ms=2**31 - 1):
+                pytest.fail("it was entered")
+
+    run(work())
+
+
+def test_two_tasks_cannot_share_a_transaction_by_accident(cluster: str, topic_name: str, version: int) -> None:
+    async def fails(producer: Producer) -> None:
+        async with producer.transaction():
+            await producer.send(topic_name, b"dropped")
+            raise ZeroDivisionError
+
+    async def work() -> None:
+        async with transactional(cluster, topic_name) as producer:
+
+            async def block() -> None:
+                async with producer.transaction():
+                    await producer.send(topic_name, b"kept")
+
+            with pytest.raises(ZeroDivisionError):
+                await fails(producer)
+            outcomes = await asyncio.gather(block(), block(), return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [type(None), NoTransaction]
+
+    run(work())
+    assert committed(cluster, topic_name, 1) == [b"kept"]
 
 
 def test_a_cancelled_block_is_aborted_and_a_cancelled_commit_goes_on(cluster: str, topic_name: str) -> None:

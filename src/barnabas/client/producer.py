@@ -162,6 +162,8 @@ class Producer:
         finally:
             sender, self._sender = self._sender, None
             try:
+                if self._transactions is not None:
+                    await self._transactions.close()
                 if sender is not None:
                     await sender.close(Abandoned())
             finally:

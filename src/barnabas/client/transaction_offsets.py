@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from barnabas.client.coordinator import Coordinator
 from barnabas.client.errors import refused
-from barnabas.client.routes import KeyType
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -16,7 +14,7 @@ from barnabas.wire.messages.k28_txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.client.client import Client
+    from barnabas.client.coordinator import Coordinator
     from barnabas.client.group.values import GroupMetadata, OffsetAndMetadata
     from barnabas.client.identity import ProducerIdentity
     from barnabas.client.metadata import TopicPartition
@@ -33,7 +31,7 @@ _LEFT_BEHIND = {
 
 
 def commit_offsets(
-    client: Client,
+    coordinator: Coordinator,
     transactional_id: str,
     identity: ProducerIdentity,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
@@ -41,7 +39,6 @@ def commit_offsets(
     adds_group: bool,
 ) -> Callable[[], Awaitable[None]]:
     """An attempt, to be repeated while it may pass. `adds_group`: the request adds the group to the transaction."""
-    coordinator = Coordinator(client, KeyType.GROUP, group.group_id)
     topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
     for (topic, partition), (offset, metadata, leader_epoch) in offsets.items():
         wanted = TxnOffsetCommitRequestPartition(partition, offset, leader_epoch, metadata)

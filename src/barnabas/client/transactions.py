@@ -23,7 +23,7 @@ from barnabas.client.errors import refused
 from barnabas.client.identity import Identity, ProducerIdentity
 from barnabas.client.metadata import TopicPartition, by_topic
 from barnabas.client.routes import KeyType
-from barnabas.client.transaction_errors import ProducerUnusable, TransactionAborted
+from barnabas.client.transaction_errors import NoTransaction, ProducerUnusable, TransactionAborted
 from barnabas.client.transaction_offsets import commit_offsets
 from barnabas.client.transaction_state import Phase, TransactionState
 from barnabas.core import logs
@@ -42,6 +42,10 @@ _log = logs.get_logger(__name__)
 _FEATURE = "transaction.version"
 _OF_VERSION_1 = {"Produce": 11, "AddPartitionsToTxn": 3, "EndTxn": 4}
 """The newest requests that mean what they meant before an epoch per transaction (KIP-890)."""
+_REASONS: Mapping[int, str] = {
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "transaction_timeout_ms is beyond the cluster's transaction.max.timeout.ms",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this client has no right to the transactional_id",
+}
 _ABORTED = KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "its transaction was aborted before it was sent")
 
 
@@ -63,10 +67,12 @@ class Transactions(Identity):
         self._timeout_ms = timeout_ms
         self._max_block_ms = max_block_ms
         self._coordinator = Coordinator(client, KeyType.TRANSACTION, transactional_id)
+        self._group_coordinators: dict[str, Coordinator] = {}
         self._sender: Sender | None = None
         self._flush: Callable[[], Awaitable[None]] | None = None
         self._adding: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._beginning = asyncio.Lock()
 
     def attach(self, sender: Sender, flush: Callable[[], Awaitable[None]]) -> None:
         """Tell by whom the records leave."""
@@ -76,6 +82,13 @@ class Transactions(Identity):
         """Wait for an end that was begun and whose caller was cancelled."""
         if self._ending is not None:
             await asyncio.wait([self._ending])
+
+    async def close(self) -> None:
+        """Stop what is under way: the coordinator will abort what is open."""
+        tasks = [task for task in (self._adding, self._ending) if task is not None and not task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     # what the sender asks
 
@@ -100,23 +113,26 @@ class Transactions(Identity):
     def may_receive(self, partition: TopicPartition) -> bool:
         if self.state.may_write(partition):
             return True
-        if self.state.to_add() and self._adding is None:
+        if self.state.problem is not None:
+            asyncio.get_running_loop().call_soon(self._abandon)
+        elif self.state.to_add() and self._adding is None:
             self._adding = asyncio.create_task(self._add_partitions())
         return False
 
     def lost(self, error: KafkaError) -> None:
-        if self.state.phase in (Phase.OPEN, Phase.COMMITTING):
-            self.state.record_lost(error)
+        self.state.record_lost(error)
+        if self.state.problem is not None:
             asyncio.get_running_loop().call_soon(self._abandon)
 
     # the life of a transaction
 
     async def begin(self) -> None:
-        await self.settled()
-        self.state.check_usable()
-        if self.state.phase is Phase.NEW:
-            await self.obtain()
-        self.state.begin()
+        async with self._beginning:
+            await self.settled()
+            self.state.check_usable()
+            if self.state.phase is Phase.NEW:
+                await self.obtain()
+            self.state.begin()
 
     async def commit(self) -> None:
         """Deliver what was posted, then commit; what keeps it from being committed is raised after the abort."""
@@ -131,9 +147,14 @@ class Transactions(Identity):
         self._ending = asyncio.create_task(end)
         try:
             await asyncio.shield(self._ending)
-        finally:
-            if self._ending.done():
-                self._ending = None
+        except asyncio.CancelledError:
+            self._ending.add_done_callback(self._ended_unseen)
+            raise
+
+    def _ended_unseen(self, ending: asyncio.Task[None]) -> None:
+        problem = None if ending.cancelled() else ending.exception()
+        if problem is not None:
+            _log.warning("transaction not committed", transactional_id=self.transactional_id, problem=str(problem))
 
     async def _commit(self) -> None:
         assert self._flush is not None
@@ -203,15 +224,26 @@ class Transactions(Identity):
             assert self.state.identity is not None
             request = AddOffsetsToTxnRequest(self.transactional_id, *self.state.identity, group.group_id)
             response = await self._coordinator.ask(request)
-            self._check(response.error_code, f"cannot commit offsets of group {group.group_id!r}")
+            self._check(response.error_code, f"cannot commit offsets of group {group.group_id!r} in")
 
         if not self.state.bumps_epoch:
             await self._failing(tell_coordinator)
         await self._failing(
             commit_offsets(
-                self._client, self.transactional_id, self.state.identity, offsets, group, self.state.bumps_epoch
+                self._group_coordinator(group.group_id),
+                self.transactional_id,
+                self.state.identity,
+                offsets,
+                group,
+                self.state.bumps_epoch,
             )
         )
+
+    def _group_coordinator(self, group_id: str) -> Coordinator:
+        known = self._group_coordinators.get(group_id)
+        if known is None:
+            known = self._group_coordinators[group_id] = Coordinator(self._client, KeyType.GROUP, group_id)
+        return known
 
     async def _add_partitions(self) -> None:
         """Tell the coordinator of partitions, until it knows all that wait for it."""
@@ -242,7 +274,7 @@ class Transactions(Identity):
         )
         response = await self._coordinator.ask(request, highest=self._highest("AddPartitionsToTxn"))
         answers = [
-            (answer.partition_error_code, f"cannot add {topic.name}-{answer.partition_index} to the transaction")
+            (answer.partition_error_code, f"cannot add {topic.name}-{answer.partition_index} to")
             for topic in response.results_by_topic_v3_and_below
             for answer in topic.results_by_partition
             if answer.partition_error_code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)
@@ -258,7 +290,8 @@ class Transactions(Identity):
 
     def _check(self, code: int, what: str) -> None:
         if code:
-            raise refused(code, f"{what} a transaction of {self.transactional_id!r}")
+            reason = _REASONS.get(code)
+            raise refused(code, f"{what} a transaction of {self.transactional_id!r}", reason)
 
     async def _retrying(self, attempt: Callable[[], Awaitable[None]]) -> None:
         """Repeat what may pass; the state learns what does not."""
@@ -295,14 +328,17 @@ class Transaction:
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
+        self._is_open = False
 
     async def __aenter__(self) -> Self:
         await self._transactions.begin()
+        self._is_open = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_open = False
         if kind is None:
             await self._transactions.commit()
             return
@@ -321,6 +357,8 @@ class Transaction:
         Of a consumer it is everything that it has handed out so far; its own commits should be off
         (`enable_auto_commit=False`). Otherwise give the offsets and the group.
         """
+        if not self._is_open:
+            raise NoTransaction("this transaction is not open; send offsets inside of its block")
         if not isinstance(consumer, Mapping):
             await self._transactions.send_offsets(consumer.passed(), group or consumer.group_metadata())
         elif group is None:
