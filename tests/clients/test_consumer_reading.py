@@ -8,6 +8,7 @@ import json
 import pytest
 
 from barnabas import Consumer, ConsumerRecord, DeserializationError, TopicPartition
+from barnabas.client.errors import NotOpen
 from tests.clients.consumer_topics import Source, numbers, run
 
 
@@ -229,6 +230,17 @@ def test_only_one_task_reads_at_a_time(source: Source) -> None:
                 await consumer.poll()
             source.write([b"x"])
             assert [record.value for record in await waiting] == [b"x"]
+
+    run(work)
+
+
+def test_whoever_waits_for_a_consumer_that_is_closed_is_told(source: Source) -> None:
+    async def work() -> None:
+        async with from_the_beginning(source) as consumer:
+            waiting = asyncio.create_task(consumer.poll(20_000))
+            await asyncio.sleep(0.05)
+        with pytest.raises(NotOpen, match="was closed"):
+            await waiting
 
     run(work)
 

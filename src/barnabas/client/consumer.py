@@ -11,6 +11,7 @@ all partitions of its topics, or those that it is assigned, and whoever uses it 
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from itertools import islice
@@ -44,7 +45,10 @@ if TYPE_CHECKING:
     from barnabas.client.client import Client
     from barnabas.client.serializers import Serializer
 
+log = logging.getLogger(__name__)
+
 _RESETS = ("earliest", "latest", "none")
+_LEAVE_SECONDS = 10
 
 
 @names_options
@@ -202,7 +206,10 @@ class Consumer(ConsumerPlaces):
             self._session.check()
             try:
                 if self._changes is not None:
-                    await self._changes.give_up(list(self._fetcher.states))
+                    async with asyncio.timeout(_LEAVE_SECONDS):
+                        await self._changes.give_up(list(self._fetcher.states))
+            except TimeoutError:
+                log.warning("the group could not be told within %d s how far this consumer came", _LEAVE_SECONDS)
             finally:
                 await self._close()
 

@@ -143,6 +143,7 @@ class Fetcher:
 
     async def close(self) -> None:
         self._closed = True
+        self.arrived.set()
         if self._timer is not None:
             self._timer.cancel()
         tasks = [*self._under_way.values(), *self._searches, *([self._refreshing] if self._refreshing else [])]
