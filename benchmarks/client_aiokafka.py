@@ -23,8 +23,8 @@ async def _produce(work: Work) -> Figures:
     async with producer:
         await send(work.warm_up)
         watch = Stopwatch()
-        await send(work.count)
-        return watch.figures(work.count)
+        await send(work.records)
+        return watch.figures(work.records)
 
 
 async def _read(consumer: AIOKafkaConsumer, work: Work, count: int) -> None:
@@ -48,8 +48,8 @@ async def _consume(work: Work) -> Figures:
         consumer.assign([TopicPartition(work.topic, 0)])
         await _read(consumer, work, work.warm_up)
         watch = Stopwatch()
-        await _read(consumer, work, work.count)
-        return watch.figures(work.count)
+        await _read(consumer, work, work.records)
+        return watch.figures(work.records)
 
 
 if __name__ == "__main__":

@@ -64,8 +64,8 @@ def produce(work: Work) -> Figures:
     )
     _produce(producer, work, work.warm_up)
     watch = Stopwatch()
-    _produce(producer, work, work.count)
-    figures = watch.figures(work.count)
+    _produce(producer, work, work.records)
+    figures = watch.figures(work.records)
     expect(len(failures), 0)
     return figures
 
@@ -81,9 +81,9 @@ def produce_reported(work: Work) -> Figures:
     producer = _producer(work)
     _produce(producer, work, work.warm_up, on_delivery=report)
     watch = Stopwatch()
-    _produce(producer, work, work.count, on_delivery=report)
-    figures = watch.figures(work.count)
-    expect(delivered, work.warm_up + work.count)
+    _produce(producer, work, work.records, on_delivery=report)
+    figures = watch.figures(work.records)
+    expect(delivered, work.warm_up + work.records)
     return figures
 
 
@@ -110,9 +110,9 @@ def latency(work: Work) -> Figures:
 
     send(work.warm_up, [])
     watch = Stopwatch()
-    send(work.count, latencies)
-    expect(len(latencies), work.count)
-    return {**watch.figures(work.count), "p99_ms": p99_ms(latencies)}
+    send(work.records, latencies)
+    expect(len(latencies), work.records)
+    return {**watch.figures(work.records), "p99_ms": p99_ms(latencies)}
 
 
 def _consumer(work: Work) -> Consumer:
@@ -155,8 +155,8 @@ def _consuming(read: Callable[[Consumer, Work, int], None]) -> Callable[[Work], 
         consumer = _consumer(work)
         read(consumer, work, work.warm_up)
         watch = Stopwatch()
-        read(consumer, work, work.count)
-        figures = watch.figures(work.count)
+        read(consumer, work, work.records)
+        figures = watch.figures(work.records)
         consumer.close()
         return figures
 

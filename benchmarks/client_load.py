@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 BATCH_BYTES = 1_000_000
 LINGER_MS = 5
-MAX_REQUEST_BYTES = 2 << 20
 BUFFER_BYTES = 256 << 20
 FETCH_BYTES = 8 << 20
 LIST_SIZE = 10_000
@@ -27,11 +26,11 @@ Figures = dict[str, float]
 
 
 class Work(NamedTuple):
-    """`count` records of `value_bytes` after `warm_up` others; for a latency, at `rate` a second."""
+    """`records` of `value_bytes` after `warm_up` others; for a latency, at `rate` a second."""
 
     address: str
     topic: str
-    count: int
+    records: int
     warm_up: int
     value_bytes: int
     rate: int
