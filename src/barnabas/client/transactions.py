@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from barnabas.client.coordinator import Coordinator
-from barnabas.client.errors import refused
+from barnabas.client.errors import CannotReach, NoAnswer, refused
 from barnabas.client.identity import Identity, ProducerIdentity
 from barnabas.client.metadata import TopicPartition, by_topic
 from barnabas.client.routes import KeyType
@@ -196,13 +196,20 @@ class Transactions(Identity):
 
     async def _tell_end(self, *, committed: bool) -> None:
         following: ProducerIdentity | None = None
+        unanswered = False
 
         async def attempt() -> None:
-            nonlocal following
+            nonlocal following, unanswered
             assert self.state.identity is not None
             request = EndTxnRequest(self.transactional_id, *self.state.identity, committed)
-            response = await self._coordinator.ask(request, highest=self._highest("EndTxn"))
-            self._check(response.error_code, "cannot commit" if committed else "cannot abort")
+            try:
+                response = await self._coordinator.ask(request, highest=self._highest("EndTxn"))
+                self._check(response.error_code, "cannot commit" if committed else "cannot abort")
+            except KafkaError as error:
+                if committed and unanswered and not error.retriable:
+                    self.state.commit_unknown(error)  # an earlier attempt may have done it
+                unanswered |= isinstance(error, (CannotReach, NoAnswer))
+                raise
             if response.producer_epoch >= 0:
                 following = ProducerIdentity(response.producer_id, response.producer_epoch)
 
