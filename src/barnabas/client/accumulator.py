@@ -59,7 +59,7 @@ class Accumulator:
         known = self.topics.get(topic)
         if known is None or not known.queues or known.parked:
             known = self.find(topic)
-            if not known.queues or known.parked:
+            if not known.queues:
                 return self._park(known, key, value, headers, partition, timestamp_ms)
         sticks = key is None and partition is None and self._partitioner is None
         queue = known.queues[known.sticky.current if sticks else self._choose(known, key, value, partition)]
@@ -131,7 +131,8 @@ class Accumulator:
             info = self._client.metadata.cluster.topics.get(name)
             if info is not None:
                 topic.learned(info, self._client.clock.monotonic())
-                self._place_parked(topic)
+        if topic.queues:
+            self._place_parked(topic)
         return topic
 
     def _park(
