@@ -85,15 +85,13 @@ class Membership:
                 await self._live()
         except asyncio.CancelledError:
             if not self._ending:
+                await self._client.close()
                 raise
         except Exception as error:
             with suppress(RuntimeError):  # the caller's loop may be closed, and then there is nobody to tell
                 self._handover.fail(error)
-        finally:
-            try:
-                await self._say_farewell()
-            finally:
-                await self._client.close()
+        await self._say_farewell()
+        await self._client.close()
 
     async def _live(self) -> None:
         while self._machine is None or self._machine.problem is None:

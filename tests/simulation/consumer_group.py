@@ -1,0 +1,218 @@
+"""A group of our own members on one broker, with faults, all from one seed.
+
+    python -m tests.simulation.consumer_group SEED      runs a seed again and prints its history
+
+Members come, leave, fall silent and come back; the broker is killed and started again; connections are reset and
+lost. Every member goes on in each of its partitions where the group has committed, and commits the next number. Two
+members may believe for a while that a partition is theirs, but the group must take the numbers of one of them only:
+none is skipped and none is taken back. In the end, without faults, every partition has one owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.client.client import Client
+from barnabas.client.errors import CommitFailed
+from barnabas.client.group.member import GroupMember
+from barnabas.client.group.options import GroupOptions
+from barnabas.client.group.values import OffsetAndMetadata, Subscription
+from barnabas.client.metadata import TopicPartition
+from barnabas.coordination.memory import MemoryMetadata
+from barnabas.core.errors import KafkaError
+from tests.simulation.admin import Topic, create_topics
+from tests.simulation.brokers import Brokers
+from tests.simulation.machine import Machine
+from tests.simulation.world import Verdict, World, tell
+
+MAX_STEPS = 2_000_000
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+}
+TOPIC = Topic("work", 4)
+PARTITIONS = [TopicPartition(TOPIC.name, number) for number in range(TOPIC.partitions)]
+CLASSIC: dict[str, Any] = {"group_protocol": "classic", "session_timeout_ms": 3000, "heartbeat_interval_ms": 500}
+PROTOCOLS: list[dict[str, Any]] = [
+    {**CLASSIC, "partition_assignment_strategy": ("range",)},
+    {**CLASSIC, "partition_assignment_strategy": ("cooperative-sticky",)},
+    {"group_protocol": "consumer"},
+]
+
+
+@dataclass
+class Ledger:
+    """The highest number per partition that somebody has tried to commit, and that was certainly committed."""
+
+    tried: dict[TopicPartition, int] = field(default_factory=dict)
+    certain: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+class Worker:
+    """One member, and its caller."""
+
+    def __init__(self, world: World, name: str, address: str, options: GroupOptions, ledger: Ledger) -> None:
+        self.name = name
+        self.owned: dict[TopicPartition, int | None] = {}
+        """The number that was committed last; None while that is to be asked for."""
+        self._world = world
+        self._rng = world.stream(name)
+        self._ledger = ledger
+        self.pause = 0.0
+        self._client = Client(
+            address,
+            network=world.network,
+            clock=world.clock,
+            random=world.stream(f"{name}/client"),
+            request_timeout_ms=2000,
+            retry_timeout_ms=2000,
+            group_thread=False,
+        )
+        self._member = GroupMember(self._client, options, Subscription(frozenset([TOPIC.name])))
+        self._task: asyncio.Future[None] | None = None
+
+    async def start(self) -> None:
+        await self._member.start()
+        self._task = asyncio.ensure_future(self._work())
+
+    def check(self) -> None:
+        assert self._task is not None
+        if self._task.done():
+            self._task.result()
+
+    async def stop(self, leave: bool) -> None:
+        self.check()
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self.owned.clear()
+        await self._member.close(leave)
+        await self._client.close()
+
+    async def _work(self) -> None:
+        while True:
+            self._member.polled()
+            self._member.raise_problem()
+            while (change := self._member.take_change()) is not None:
+                self._world.history.trace(self.name, str(change))
+                for partition in (*change.revoked, *change.lost):
+                    self.owned.pop(partition)
+                await asyncio.sleep(self._rng.random() * 0.3)
+                self.owned.update(dict.fromkeys(change.assigned))
+                self._member.done(change)
+            for partition in list(self.owned):
+                await self._count(partition)
+            pause, self.pause = self.pause, 0.0
+            await asyncio.sleep(pause or self._rng.random() * 0.3)
+
+    async def _count(self, partition: TopicPartition) -> None:
+        certain = self._ledger.certain.get(partition, 0)  # whatever is answered from here on comes after that
+        number = self.owned[partition]
+        try:
+            if number is None:
+                found = (await self._member.committed([partition]))[partition]
+                number = self.owned[partition] = found.offset if found else 0
+                tried = self._ledger.tried.get(partition, 0)
+                assert certain <= number <= tried, f"{partition} is at {number}, it was at {certain}, {tried} was tried"
+                return
+            self._ledger.tried[partition] = max(number + 1, self._ledger.tried.get(partition, 0))
+            await self._member.commit({partition: OffsetAndMetadata(number + 1)})
+        except KafkaError as error:
+            if not error.retriable and not isinstance(error, CommitFailed):
+                raise
+            self.owned[partition] = None
+        else:
+            assert number >= certain, f"{self.name} went back from {certain} to {number + 1} in {partition}"
+            self._ledger.certain[partition] = max(number + 1, self._ledger.certain.get(partition, 0))
+            self.owned[partition] = number + 1
+
+
+class Run:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._rng = world.stream("faults")
+        self._machine = Machine(world, MemoryMetadata(), 1, ["/disk-1/data"], SETTINGS)
+        protocol = PROTOCOLS[world.seed % len(PROTOCOLS)]
+        self._options = GroupOptions(
+            group_id="group", max_poll_interval_ms=2500, default_api_timeout_ms=2000, **protocol
+        )
+        self._ledger = Ledger()
+        self._started = 0
+        self.workers: list[Worker] = []
+
+    async def main(self) -> None:
+        await self._machine.start()
+        brokers = Brokers(self._world.network, {1: self._machine.address}, lambda _: self._machine.boot)
+        await create_topics(brokers, [TOPIC])
+        brokers.close()
+        for _ in range(2):
+            await self._join()
+        for _ in range(self._rng.randint(4, 8)):
+            await asyncio.sleep(self._rng.random() * 4)
+            await self._rng.choice((self._join, self._part, self._silence, self._disturb, self._restart))()
+        await self._settle()
+        for worker in self.workers:
+            await worker.stop(leave=True)
+        await self._machine.stop()
+
+    async def _join(self) -> None:
+        self._started += 1
+        host, port = self._machine.address
+        worker = Worker(self._world, f"w{self._started}", f"{host}:{port}", self._options, self._ledger)
+        self._world.history.trace("join", worker.name)
+        await worker.start()
+        self.workers.append(worker)
+
+    async def _part(self) -> None:
+        if len(self.workers) > 1:
+            worker = self.workers.pop(self._rng.randrange(len(self.workers)))
+            self._world.history.trace("part", worker.name)
+            await worker.stop(leave=self._rng.random() < 0.5)
+
+    async def _silence(self) -> None:
+        worker = self._rng.choice(self.workers)
+        self._world.history.trace("silence", worker.name)
+        worker.pause = 2 + self._rng.random() * 4
+
+    async def _disturb(self) -> None:
+        """No stalls: a commit that arrives after a later one, which its member sent elsewhere, wins in Kafka too."""
+        network = self._world.network
+        end = self._rng.choice(network.connections())
+        self._rng.choice((network.reset, network.lose))(end)
+
+    async def _restart(self) -> None:
+        self._machine.kill()
+        await asyncio.sleep(self._rng.random() * 4)
+        while not await self._machine.start():
+            pass
+
+    async def _settle(self) -> None:
+        """Every partition has one owner, and every owner counts."""
+        before = dict(self._ledger.certain)
+        for _ in range(600):
+            await asyncio.sleep(0.1)
+            for worker in self.workers:
+                worker.check()
+            owned = sorted(partition for worker in self.workers for partition in worker.owned)
+            if owned == PARTITIONS and all(self._ledger.certain.get(p, 0) > before.get(p, 0) + 3 for p in PARTITIONS):
+                return
+        owners = {worker.name: sorted(worker.owned) for worker in self.workers}
+        raise AssertionError(f"the group does not settle: {owners}, {before} {self._ledger.certain}")
+
+
+def run(seed: int) -> Verdict:
+    world = World(seed, MAX_STEPS)
+    return world.history, world.run(Run(world).main())
+
+
+if __name__ == "__main__":
+    tell(run)
