@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from barnabas.client.consumer import Consumer
     from barnabas.client.consumer_errors import DeserializationError
     from barnabas.client.delivery import Delivery, RecordMetadata
-    from barnabas.client.errors import BufferFull
+    from barnabas.client.errors import BufferFull, CommitFailed
     from barnabas.client.group.values import GroupMetadata, OffsetAndMetadata
     from barnabas.client.metadata import TopicPartition
     from barnabas.client.outcomes import PartlyFailed
@@ -37,6 +37,7 @@ __all__ = [
     "BufferFull",
     "ColumnsNotDelivered",
     "ColumnsSent",
+    "CommitFailed",
     "Consumer",
     "ConsumerBatch",
     "ConsumerRecord",
@@ -64,6 +65,7 @@ _HOMES = {
     "BufferFull": "barnabas.client.errors",
     "ColumnsNotDelivered": "barnabas.client.producer_columns",
     "ColumnsSent": "barnabas.client.producer_columns",
+    "CommitFailed": "barnabas.client.errors",
     "Consumer": "barnabas.client.consumer",
     "ConsumerBatch": "barnabas.client.consumed",
     "ConsumerRecord": "barnabas.client.consumed",
