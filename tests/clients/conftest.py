@@ -25,11 +25,22 @@ ACCESS_SETTINGS = {
 }
 """Access control can be administered, and concerns nobody."""
 
+SHARE_SETTINGS = {
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+"""Share groups work on a single broker."""
+
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     directory = tmp_path_factory.mktemp("kafka") / "kafka"
-    settings = {**GROUP_SETTINGS, **ACCESS_SETTINGS, "log.dirs": f"{directory / 'data'},{directory / 'other'}"}
+    settings = {
+        **GROUP_SETTINGS,
+        **ACCESS_SETTINGS,
+        **SHARE_SETTINGS,
+        "log.dirs": f"{directory / 'data'},{directory / 'other'}",
+    }
     with KafkaServer(directory, settings, jvm=(*QUICK_JVM, "-Xmx512m")) as server:
         yield server
 

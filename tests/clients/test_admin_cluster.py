@@ -290,6 +290,10 @@ CALLS_OF_KAFKA_ALONE: dict[str, Callable[[Admin], Awaitable[object]]] = {
     "DescribeAcls": lambda admin: admin.acls.describe(),
     "CreateAcls": lambda admin: admin.acls.create([Acl(AclResourceType.TOPIC, "t", "User:a", AclOperation.READ)]),
     "DeleteAcls": lambda admin: admin.acls.delete([AclFilter()]),
+    "DescribeShareGroupOffsets": lambda admin: admin.share_groups.list_offsets("g"),
+    "AlterShareGroupOffsets": lambda admin: admin.share_groups.alter_offsets("g", {TopicPartition("t", 0): 0}),
+    "DeleteShareGroupOffsets": lambda admin: admin.share_groups.delete_offsets("g", ["t"]),
+    "StreamsGroupDescribe": lambda admin: admin.streams_groups.describe("g"),
     "AlterReplicaLogDirs": lambda admin: admin.log_dirs.alter({Replica(TopicPartition("t", 0), 1): "/tmp"}),
 }
 

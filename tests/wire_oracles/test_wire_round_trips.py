@@ -32,10 +32,15 @@ KAFKA_PYTHON_MODULES = (
 UNKNOWN_TO_KAFKA_PYTHON = {
     "AllocateProducerIds",
     "AlterPartition",
+    "AlterShareGroupOffsets",
     "BrokerHeartbeat",
     "BrokerRegistration",
     "ConsumerGroupDescribe",
     "ConsumerGroupHeartbeat",
+    "DeleteShareGroupOffsets",
+    "DescribeShareGroupOffsets",
+    "ShareGroupDescribe",
+    "StreamsGroupDescribe",
     "UnregisterBroker",
 }
 

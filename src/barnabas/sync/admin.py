@@ -24,6 +24,8 @@ from barnabas.client.admin import (
     quotas,
     reassignments,
     records,
+    share_groups,
+    streams_groups,
     topics,
     transactions,
     users,
@@ -85,6 +87,18 @@ class Groups(Noun[groups.Groups]):
     delete_many = waits(groups.Groups.delete_many)
     remove_members = waits(groups.Groups.remove_members)
     remove_all_members = waits(groups.Groups.remove_all_members)
+
+
+class ShareGroups(Noun[share_groups.ShareGroups]):
+    list_offsets = waits(share_groups.ShareGroups.list_offsets)
+    list_offsets_many = waits(share_groups.ShareGroups.list_offsets_many)
+    alter_offsets = waits(share_groups.ShareGroups.alter_offsets)
+    delete_offsets = waits(share_groups.ShareGroups.delete_offsets)
+
+
+class StreamsGroups(Noun[streams_groups.StreamsGroups]):
+    describe = waits(streams_groups.StreamsGroups.describe)
+    describe_many = waits(streams_groups.StreamsGroups.describe_many)
 
 
 class Offsets(Noun[offsets.Offsets]):
@@ -191,6 +205,14 @@ class Admin(Client[AsyncAdmin]):
     @property
     def groups(self) -> Groups:
         return Groups(self, self._noun(lambda admin: admin.groups))
+
+    @property
+    def share_groups(self) -> ShareGroups:
+        return ShareGroups(self, self._noun(lambda admin: admin.share_groups))
+
+    @property
+    def streams_groups(self) -> StreamsGroups:
+        return StreamsGroups(self, self._noun(lambda admin: admin.streams_groups))
 
     @property
     def offsets(self) -> Offsets:

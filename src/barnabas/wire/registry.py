@@ -107,6 +107,11 @@ API_KEYS: dict[int, Api] = {
         Api(69, "ConsumerGroupDescribe", 0, 1, 0),
         Api(74, "ListConfigResources", 0, 1, 0),
         Api(75, "DescribeTopicPartitions", 0, 0, 0),
+        Api(77, "ShareGroupDescribe", 1, 1, 0),
+        Api(89, "StreamsGroupDescribe", 0, 0, 0),
+        Api(90, "DescribeShareGroupOffsets", 0, 1, 0),
+        Api(91, "AlterShareGroupOffsets", 0, 0, 0),
+        Api(92, "DeleteShareGroupOffsets", 0, 0, 0),
     )
 }
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from barnabas.client.admin.quotas import Quotas
     from barnabas.client.admin.reassignments import Reassignments
     from barnabas.client.admin.records import Records
+    from barnabas.client.admin.share_groups import ShareGroups
+    from barnabas.client.admin.streams_groups import StreamsGroups
     from barnabas.client.admin.topics import Topics
     from barnabas.client.admin.transactions import Transactions
     from barnabas.client.admin.users import Users
@@ -98,6 +100,18 @@ class Admin:
         from barnabas.client.admin.groups import Groups
 
         return Groups(self._session.check())
+
+    @property
+    def share_groups(self) -> ShareGroups:
+        from barnabas.client.admin.share_groups import ShareGroups
+
+        return ShareGroups(self._session.check())
+
+    @property
+    def streams_groups(self) -> StreamsGroups:
+        from barnabas.client.admin.streams_groups import StreamsGroups
+
+        return StreamsGroups(self._session.check())
 
     @property
     def offsets(self) -> Offsets:

@@ -1,12 +1,12 @@
 """Consumer groups: which there are, who is in them, and how to be rid of them.
 
-There are two kinds, of the classic protocol and of KIP-848's, and brokers describe them by different APIs. A caller
-need not know which kind a group is.
+They are of different types (classic, KIP-848's, share groups), and brokers describe each by another API. A caller need
+not know the type. Those of Kafka Streams have tasks instead of partitions: `admin.streams_groups` describes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -29,10 +29,14 @@ from barnabas.wire.messages.k13_leave_group import LeaveGroupRequest, MemberIden
 from barnabas.wire.messages.k15_describe_groups import DescribedGroupMember, DescribeGroupsRequest
 from barnabas.wire.messages.k16_list_groups import ListGroupsRequest
 from barnabas.wire.messages.k42_delete_groups import DeleteGroupsRequest
-from barnabas.wire.messages.k69_consumer_group_describe import Assignment, ConsumerGroupDescribeRequest, Member
+from barnabas.wire.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest, Member
+from barnabas.wire.messages.k77_share_group_describe import Member as ShareMember
+from barnabas.wire.messages.k77_share_group_describe import ShareGroupDescribeRequest
 from barnabas.wire.primitives import DecodeError
 
-_TRY_CLASSIC = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+_NOT_SERVED = frozenset({ErrorCode.UNSUPPORTED_VERSION})
+_OF_ANOTHER_TYPE = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+"""What a broker answers about a group that is not of the type of the question."""
 _SPEAKS_KIP_848 = frozenset({1, -1})
 """The member types of those that do; a broker of before KIP-1099 tells none, which is -1."""
 
@@ -126,14 +130,16 @@ class Groups:
         return [unique[group] for group in sorted(unique)]
 
     async def describe(self, group: str) -> GroupDescription:
-        """A group of either protocol with its members; GROUP_ID_NOT_FOUND if there is none."""
+        """A group of any of these types with its members; GROUP_ID_NOT_FOUND if there is none."""
         return (await alone(self.describe_many([group])))[group]
 
     async def describe_many(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
-        wanted = list(groups)
-        answers = await ask(self._client, GROUPS, wanted, ConsumerGroupDescribeRequest, _read_consumer_groups)
-        classic = [g for g, answer in answers.items() if isinstance(answer, KafkaError) and answer.code in _TRY_CLASSIC]
-        answers |= await ask(self._client, GROUPS, classic, DescribeGroupsRequest, _read_classic_groups)
+        wanted = left = list(groups)
+        answers: dict[str, GroupDescription | KafkaError] = {}
+        for request, read in _WAYS_TO_DESCRIBE:
+            found = await ask(self._client, GROUPS, left, request, read)
+            answers |= {g: answer for g, answer in found.items() if g not in answers or not _is(answer, _NOT_SERVED)}
+            left = [group for group in left if _is(answers[group], _OF_ANOTHER_TYPE)]
         return settled({group: answers[group] for group in wanted})
 
     async def delete(self, group: str) -> None:
@@ -177,22 +183,50 @@ def _read_listings(response: Any) -> list[GroupListing]:
     ]
 
 
+def _is(answer: object, codes: frozenset[ErrorCode]) -> bool:
+    return isinstance(answer, KafkaError) and answer.code in codes
+
+
 def _read_consumer_groups(response: Any) -> dict[str, GroupDescription | KafkaError]:
-    return {
-        found.group_id: refused(found.error_code, f"cannot describe group {found.group_id!r}", found.error_message)
-        if found.error_code
-        else GroupDescription(
-            found.group_id,
-            GroupType.CONSUMER,
-            GroupState(found.group_state),
-            PROTOCOL_TYPE,
-            found.assignor_name,
-            found.group_epoch,
-            found.assignment_epoch,
-            tuple(_consumer_member(member) for member in found.members),
-        )
-        for found in response.groups
-    }
+    return {found.group_id: _modern_group(found, GroupType.CONSUMER, _consumer_member) for found in response.groups}
+
+
+def _read_share_groups(response: Any) -> dict[str, GroupDescription | KafkaError]:
+    return {found.group_id: _modern_group(found, GroupType.SHARE, _share_member) for found in response.groups}
+
+
+def _modern_group(
+    found: Any, type: GroupType, member_of: Callable[[Any], GroupMember]
+) -> GroupDescription | KafkaError:
+    if found.error_code:
+        return refused(found.error_code, f"cannot describe group {found.group_id!r}", found.error_message)
+    return GroupDescription(
+        found.group_id,
+        type,
+        GroupState(found.group_state),
+        str(type),
+        found.assignor_name,
+        found.group_epoch,
+        found.assignment_epoch,
+        tuple(member_of(member) for member in found.members),
+    )
+
+
+def _share_member(member: ShareMember) -> GroupMember:
+    assignment = _partitions(member.assignment)
+    return GroupMember(
+        member.member_id,
+        None,
+        member.client_id,
+        member.client_host,
+        member.rack_id,
+        tuple(member.subscribed_topic_names),
+        None,
+        assignment,
+        assignment,
+        member.member_epoch,
+        GroupType.SHARE,
+    )
 
 
 def _consumer_member(member: Member) -> GroupMember:
@@ -211,7 +245,7 @@ def _consumer_member(member: Member) -> GroupMember:
     )
 
 
-def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
+def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
     return tuple(
         sorted(
             TopicPartition(topic.topic_name, index)
@@ -286,3 +320,11 @@ def _read_removals(response: Any) -> dict[str, KafkaError | None]:
         for found in response.members
         for name in (found.group_instance_id or found.member_id,)
     }
+
+
+_WAYS_TO_DESCRIBE = (
+    (ConsumerGroupDescribeRequest, _read_consumer_groups),
+    (DescribeGroupsRequest, _read_classic_groups),
+    (ShareGroupDescribeRequest, _read_share_groups),
+)
+"""Tried one after the other, for the groups that are of no earlier type."""
