@@ -13,11 +13,24 @@ if TYPE_CHECKING:
     from barnabas.client.admin.admin import Admin
     from barnabas.client.consumed import ConsumerBatch, ConsumerRecord
     from barnabas.client.consumer import Consumer
-    from barnabas.client.consumer_errors import DeserializationError
+    from barnabas.client.consumer_errors import CorruptRecords, DeserializationError, LogTruncated, NoOffset
     from barnabas.client.delivery import Delivery, RecordMetadata
-    from barnabas.client.errors import BufferFull, CommitFailed
+    from barnabas.client.errors import (
+        Abandoned,
+        BufferFull,
+        CannotReach,
+        CommitFailed,
+        DeliveryTimeout,
+        NoAnswer,
+        NotDelivered,
+        NotOpen,
+        RecordTooLarge,
+        WrongLoop,
+        WrongProcess,
+    )
     from barnabas.client.group.values import GroupMetadata, OffsetAndMetadata
     from barnabas.client.metadata import TopicPartition
+    from barnabas.client.options import WrongOption
     from barnabas.client.outcomes import PartlyFailed
     from barnabas.client.producer import NewRecord, Producer
     from barnabas.client.producer_columns import ColumnsNotDelivered, ColumnsSent
@@ -29,24 +42,34 @@ if TYPE_CHECKING:
         TransactionAborted,
     )
     from barnabas.client.transactions import Transaction
-    from barnabas.core.errors import KafkaError
+    from barnabas.core.errors import ErrorCode, KafkaError
 
 __version__ = "0.1.0"
 __all__ = [
+    "Abandoned",
     "Admin",
     "BufferFull",
+    "CannotReach",
     "ColumnsNotDelivered",
     "ColumnsSent",
     "CommitFailed",
     "Consumer",
     "ConsumerBatch",
     "ConsumerRecord",
+    "CorruptRecords",
     "Delivery",
+    "DeliveryTimeout",
     "DeserializationError",
+    "ErrorCode",
     "GroupMetadata",
     "KafkaError",
+    "LogTruncated",
     "NewRecord",
+    "NoAnswer",
+    "NoOffset",
     "NoTransaction",
+    "NotDelivered",
+    "NotOpen",
     "OffsetAndMetadata",
     "OutcomeUnknown",
     "PartlyFailed",
@@ -54,27 +77,41 @@ __all__ = [
     "ProducerFenced",
     "ProducerUnusable",
     "RecordMetadata",
+    "RecordTooLarge",
     "TopicPartition",
     "Transaction",
     "TransactionAborted",
+    "WrongLoop",
+    "WrongOption",
+    "WrongProcess",
     "__version__",
 ]
 
 _HOMES = {
+    "Abandoned": "barnabas.client.errors",
     "Admin": "barnabas.client.admin.admin",
     "BufferFull": "barnabas.client.errors",
+    "CannotReach": "barnabas.client.errors",
     "ColumnsNotDelivered": "barnabas.client.producer_columns",
     "ColumnsSent": "barnabas.client.producer_columns",
     "CommitFailed": "barnabas.client.errors",
     "Consumer": "barnabas.client.consumer",
     "ConsumerBatch": "barnabas.client.consumed",
     "ConsumerRecord": "barnabas.client.consumed",
+    "CorruptRecords": "barnabas.client.consumer_errors",
     "Delivery": "barnabas.client.delivery",
+    "DeliveryTimeout": "barnabas.client.errors",
     "DeserializationError": "barnabas.client.consumer_errors",
+    "ErrorCode": "barnabas.core.errors",
     "GroupMetadata": "barnabas.client.group.values",
     "KafkaError": "barnabas.core.errors",
+    "LogTruncated": "barnabas.client.consumer_errors",
     "NewRecord": "barnabas.client.producer",
+    "NoAnswer": "barnabas.client.errors",
+    "NoOffset": "barnabas.client.consumer_errors",
     "NoTransaction": "barnabas.client.transaction_errors",
+    "NotDelivered": "barnabas.client.errors",
+    "NotOpen": "barnabas.client.errors",
     "OffsetAndMetadata": "barnabas.client.group.values",
     "OutcomeUnknown": "barnabas.client.transaction_errors",
     "PartlyFailed": "barnabas.client.outcomes",
@@ -82,9 +119,13 @@ _HOMES = {
     "ProducerFenced": "barnabas.client.transaction_errors",
     "ProducerUnusable": "barnabas.client.transaction_errors",
     "RecordMetadata": "barnabas.client.delivery",
+    "RecordTooLarge": "barnabas.client.errors",
     "TopicPartition": "barnabas.client.metadata",
     "Transaction": "barnabas.client.transactions",
     "TransactionAborted": "barnabas.client.transaction_errors",
+    "WrongLoop": "barnabas.client.errors",
+    "WrongOption": "barnabas.client.options",
+    "WrongProcess": "barnabas.client.errors",
 }
 
 
