@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers import HOST, BarnabasServer, answers_metadata, barnabas_command, free_port
+from tests.peers import HOST, BarnabasServer, Broker, answers_metadata, barnabas_command, free_port
 
 
 def refused(*arguments: str, **environment: str) -> str:
@@ -137,9 +137,9 @@ def test_without_a_data_directory_it_uses_one_here(tmp_path: Path) -> None:
     assert (tmp_path / "barnabas-data" / "meta.properties").exists()
 
 
-def test_doctor_finds_that_a_broker_starts(tmp_path: Path) -> None:
+def test_doctor_finds_that_a_broker_starts_and_that_the_cluster_answers(broker: Broker, tmp_path: Path) -> None:
     done = subprocess.run(
-        barnabas_command("doctor", "--data-dir", str(tmp_path), "-o", "json"),
+        barnabas_command("doctor", "--data-dir", str(tmp_path), "-b", broker.address, "-o", "json"),
         capture_output=True,
         text=True,
         timeout=40,
@@ -150,3 +150,5 @@ def test_doctor_finds_that_a_broker_starts(tmp_path: Path) -> None:
     assert findings["broker"]["status"] == "ok"
     assert findings["broker"]["detail"].startswith("started in ")
     assert {"python", "record engine", "uvloop", "sendfile", "RWF_NOWAIT", "open files", "disk space"} <= set(findings)
+    assert findings["contexts"]["detail"].startswith("0 contexts in ")
+    assert findings[f"cluster {broker.address}"]["status"] == "ok"
