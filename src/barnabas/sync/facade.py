@@ -121,7 +121,11 @@ class Client(Facade[E_co]):
         except BaseException:
             work.close()
             raise
-        return entered.run(work, unclaimed)
+        return entered.run(self._in_order(work), unclaimed)
+
+    def _in_order(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """The work, after what has to come before it."""
+        return work
 
     def _check(self) -> Portal:
         if self._portal is None:

@@ -92,11 +92,8 @@ class Producer(Client[AsyncProducer]):
 
         return Transaction(self, self._run(make()))
 
-    def _run(self, work: Coroutine[Any, Any, T], unclaimed: Callable[[T], None] | None = None) -> T:
+    async def _in_order(self, work: Coroutine[Any, Any, T]) -> T:
         """What was posted before comes first."""
-        return super()._run(self._after_posts(work), unclaimed)
-
-    async def _after_posts(self, work: Coroutine[Any, Any, T]) -> T:
         try:
             await self._outbox.drained()
             return await work
