@@ -11,7 +11,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from barnabas import Admin, ColumnsNotDelivered, ColumnsSent, Producer
+from barnabas import Admin, ColumnsNotDelivered, ColumnsSent, NoTransaction, Producer
 from barnabas.client.errors import RecordTooLarge
 from barnabas.client.partitioner import partition_of_key
 
@@ -85,13 +85,8 @@ def test_tables_and_single_records_keep_their_order(cluster: str, topic_name: st
             for round_ in range(3):
                 producer.post(topic_name, b"%d a" % round_)
                 batch = pyarrow.record_batch({"value": [f"{round_} b", f"{round_} c"]})
-                sending = asyncio.create_task(producer.send_columns(topic_name, batch))
-                if round_:
-                    await asyncio.sleep(0)
-                else:
-                    await sending
+                await producer.send_columns(topic_name, batch)
                 producer.post(topic_name, b"%d d" % round_)
-                await sending
 
     run(work())
     values = [value for _, _, value in read(cluster, topic_name, 1, 12)[0]]
@@ -163,6 +158,33 @@ def test_a_table_goes_into_a_transaction(cluster: str, topic_name: str) -> None:
 
     assert run(work()).count == 2
     assert [value for _, _, value in read(cluster, topic_name, 1, 2)[0]] == [b"a", b"b"]
+
+
+def test_a_table_that_outlives_its_transaction_does_not_get_into_the_next(cluster: str, topic_name: str) -> None:
+    table = pyarrow.table({"value": pyarrow.array([bytes(1000)] * 2000)})
+
+    async def leaves(producer: Producer) -> asyncio.Task[ColumnsSent]:
+        async with producer.transaction():
+            await producer.send(topic_name, b"a")
+            sending = asyncio.create_task(producer.send_columns(topic_name, table))
+            await asyncio.sleep(0)
+        return sending
+
+    async def work() -> None:
+        async with Producer(
+            cluster, transactional_id=topic_name, buffer_memory=50_000, max_request_size=20_000
+        ) as producer:
+            sending = await leaves(producer)
+            async with producer.transaction():
+                await producer.send(topic_name, b"b")
+                with pytest.raises(NoTransaction, match="inside of `async with producer"):
+                    await sending
+
+    run(work())
+    values = [value for _, _, value in read(cluster, topic_name, 1, 2)[0]]
+    assert values[0] == b"a"
+    assert values[-1] == b"b"
+    assert len(values) < 1000
 
 
 def test_a_producer_with_a_partitioner_wants_to_be_told_the_partitions(cluster: str, topic_name: str) -> None:

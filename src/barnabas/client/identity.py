@@ -60,6 +60,9 @@ class Identity:
             raise refused(response.error_code, "cannot get a producer id")
         self.current = ProducerIdentity(response.producer_id, response.producer_epoch)
 
+    def check_may_post(self) -> None:
+        """Raise why no record is taken now."""
+
     def may_receive(self, partition: TopicPartition) -> bool:
         return True
 

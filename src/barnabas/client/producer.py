@@ -198,7 +198,7 @@ class Producer:
         """
         client = self._session.check()
         if self._transactions is not None:
-            self._transactions.state.check_open()
+            self._transactions.check_may_post()
         if value is not None and self._value_serializer is not None:
             value = self._value_serializer.serialize(topic, value)
         if key is not None and self._key_serializer is not None:
@@ -240,8 +240,8 @@ class Producer:
         """
         self._session.check()
         if self._transactions is not None:
-            self._transactions.state.check_open()
-        rows = self._columns.look_at(topic, table, by_key=self._partitioner is None)
+            self._transactions.check_may_post()
+        rows = await self._columns.look_at(topic, table, by_key=self._partitioner is None)
         await self.partition_count(topic)
         return await self._columns.send(topic, rows)
 

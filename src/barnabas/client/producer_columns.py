@@ -56,12 +56,12 @@ class ColumnSender:
         self._accumulator = accumulator
         self._memory = memory
 
-    def look_at(self, topic: str, table: Any, *, by_key: bool) -> list[TableRows]:
+    async def look_at(self, topic: str, table: Any, *, by_key: bool) -> list[TableRows]:
         """A table's rows, if all of it can be sent; not `by_key`: it must say the partitions itself."""
         limit = self._sender.rules.max_request_size
-        parts = list(rows_of_table(table, self._clock.now_ms()))
+        parts: list[TableRows] = []
         first = 0
-        for part in parts:
+        for part in rows_of_table(table, self._clock.now_ms()):
             if part.partitions is None and not by_key:
                 raise ValueError("this producer has a partitioner of its own; give the table a column partition")
             row, size = part.rows.largest()
@@ -70,6 +70,8 @@ class ColumnSender:
                     f"row {first + row} for {topic!r}, about {size} bytes, exceeds max_request_size={limit}"
                 )
             first += part.rows.count
+            parts.append(part)
+            await asyncio.sleep(0)
         return parts
 
     async def send(self, name: str, parts: list[TableRows]) -> ColumnsSent:
@@ -93,7 +95,10 @@ class ColumnSender:
 
     async def _put_all(self, topic: ProducerTopic, parts: list[TableRows], batches: list[ProducerBatch]) -> None:
         """Hand the batches to their queues, as there is room; stop at the first that has failed meanwhile."""
-        orders = [part.rows.by_partition(len(topic.queues), part.partitions) for part in parts]
+        orders = []
+        for part in parts:
+            orders.append(part.rows.by_partition(len(topic.queues), part.partitions))
+            await asyncio.sleep(0)
         settled = 0
         for part, (order, ends) in zip(parts, orders):
             for batch in self._cut(topic, part, order, [*ends, part.rows.count]):
@@ -103,7 +108,9 @@ class ColumnSender:
                     settled += 1
                 if not self._memory.has_room(batch.reserved_bytes):
                     await self._memory.room(batch.reserved_bytes, self._sender.rules.max_block_ms)
+                self._sender.identity.check_may_post()
                 self._memory.reserve(batch.reserved_bytes)
+                batch.created = self._clock.monotonic()
                 batches.append(batch)
                 self._sender.put(topic.queues[batch.partition.partition], batch)
                 await asyncio.sleep(0)  # let it leave, however long the table is

@@ -110,6 +110,9 @@ class Transactions(Identity):
         self.current = self.state.identity
         self.highest_produce_version = self._highest("Produce")
 
+    def check_may_post(self) -> None:
+        self.state.check_open()
+
     def may_receive(self, partition: TopicPartition) -> bool:
         if self.state.may_write(partition):
             return True
