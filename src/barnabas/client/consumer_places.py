@@ -42,7 +42,7 @@ class ConsumerPlaces:
         for partition in wanted:
             if partition in offsets or partition not in self._fetcher.states:
                 self._fetcher.add(partition, Begin.COMMITTED, offsets.get(partition))
-        self._fetcher.interrupt(wanted)
+        self._fetcher.moved(wanted)
 
     async def assign_at(self, partitions: Iterable[TopicPartition], place: OffsetSpec) -> None:
         """Read these partitions and no others, each from a place such as `Beginning()` or `Last(10)`."""
@@ -97,12 +97,13 @@ class ConsumerPlaces:
     def _moved(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
             self._reader.forget(partition)
-        self._fetcher.interrupt(partitions)
+        self._fetcher.moved(partitions)
 
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the record that comes next."""
         self._session.check()
         while (position := self._state(partition).position) is None:
+            self._session.check()
             self._fetcher.raise_problem()
             await self._fetcher.wait(None)
         return position
@@ -134,7 +135,7 @@ class ConsumerPlaces:
         chosen = self._chosen(partitions)
         for partition in chosen:
             self._fetcher.resume(self._state(partition))
-        self._fetcher.interrupt(chosen)
+        self._fetcher.moved(chosen)
 
     def paused(self) -> list[TopicPartition]:
         self._session.check()

@@ -12,37 +12,45 @@ else every request behind a long poll would wait with it.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Coroutine, Hashable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.client.chunks import Chunk, scan
-from barnabas.client.consumer_errors import CorruptRecords, LogTruncated, NoOffset
+from barnabas.client.chunks import Chunk
+from barnabas.client.complaints import Complaints
 from barnabas.client.consumer_metrics import ConsumerMetrics
-from barnabas.client.errors import CannotReach, refused
+from barnabas.client.errors import CannotReach
+from barnabas.client.fetch_answers import FetchAnswers
+from barnabas.client.fetch_channel import FetchChannel
 from barnabas.client.fetch_options import FetchOptions
-from barnabas.client.fetch_sessions import SESSION_ERRORS, FetchSession
 from barnabas.client.metadata import BrokerInfo, TopicPartition
 from barnabas.client.positions import Begin, PartitionState
 from barnabas.client.serving import serving_broker, why_unserved
-from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.records.batch import CorruptBatch
+from barnabas.core.errors import KafkaError
 
 if TYPE_CHECKING:
     from barnabas.client.client import Client
     from barnabas.client.locator import Locator
-
-log = logging.getLogger(__name__)
-
-_GONE_SECONDS = 3.0
-"""How long the cluster must say that a topic is not there which was, before its reader is told."""
 
 
 class _Asked(NamedTuple):
     state: PartitionState
     version: int
     offset: int
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """A fetch that one broker works on."""
+
+    task: asyncio.Task[None]
+    asked: dict[TopicPartition, _Asked]
+    is_answered: bool = False
+
+    def covers(self, state: PartitionState) -> bool:
+        asked = self.asked.get(state.partition)
+        return asked is not None and asked.state is state and asked.version == state.version
 
 
 class Fetcher:
@@ -56,14 +64,14 @@ class Fetcher:
         self._client = client
         self._options = options
         self._locator = locator
-        self._connections = client.separate_connections()
-        self._under_way: dict[int, asyncio.Task[None]] = {}
-        self._sessions: dict[int, FetchSession] = {}
-        self._searches: set[asyncio.Task[None]] = set()
+        self._channel = FetchChannel(client, options)
+        self._under_way: dict[BrokerInfo, _UnderWay] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._searched: set[TopicPartition] = set()
-        self._refreshing: asyncio.Task[None] | None = None
-        self._ready: deque[PartitionState] = deque()
-        self._problems: deque[KafkaError] = deque()
+        self._refreshing = False
+        self._ready: OrderedDict[TopicPartition, PartitionState] = OrderedDict()
+        self._complaints = Complaints(self.arrived)
+        self._answers = FetchAnswers(client, options, self._complaints)
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -79,6 +87,7 @@ class Fetcher:
         state = self.states.pop(partition, None)
         if state is not None:
             state.drop()
+            self._complaints.withdraw(partition)
 
     def stop(self, partition: TopicPartition) -> None:
         """Drop what the caller has not got, and fetch no more; the position stays known."""
@@ -88,45 +97,43 @@ class Fetcher:
             if state.position is not None:
                 state.place(state.position, state.epoch)
 
-    def interrupt(self, partitions: Iterable[TopicPartition]) -> None:
-        """Places have changed: do not sit out long polls that were asked for before."""
+    def moved(self, partitions: Iterable[TopicPartition]) -> None:
+        """The caller has given these another place: what was wrong with the old one does not matter any more."""
         for partition in partitions:
-            state = self.states.get(partition)
-            broker = None if state is None else self._broker_of(state)
-            if broker is not None and broker.node_id in self._under_way:
-                self._under_way.pop(broker.node_id).cancel()
-                self._connections.drop(broker.address)
+            self._complaints.withdraw(partition)
+            if partition in self.states:
+                self.states[partition].retry_at = 0.0
         self.pump()
 
     def resume(self, state: PartitionState) -> None:
         state.paused = False
         if state.chunks:
-            self._is_ready(state)
+            self._ready[state.partition] = state
+            self.arrived.set()
 
     def take(self) -> tuple[PartitionState, Chunk] | None:
         """The next chunk of the partition that has waited longest."""
         while self._ready:
-            state = self._ready.popleft()
-            if self.states.get(state.partition) is state and state.chunks and not state.paused:
+            partition, state = self._ready.popitem(last=False)
+            if self.states.get(partition) is state and state.chunks and not state.paused:
                 chunk = state.take()
                 if state.chunks:
-                    self._ready.append(state)
+                    self._ready[partition] = state
                 self.pump()
                 return state, chunk
         return None
 
     def put_back(self, state: PartitionState) -> None:
         """A chunk was put back: it comes next."""
-        self._ready.appendleft(state)
+        self._ready[state.partition] = state
+        self._ready.move_to_end(state.partition, last=False)
 
-    def complain(self, error: KafkaError) -> None:
+    def complain(self, subject: Hashable, error: BaseException) -> None:
         """Let whoever reads next hear of it."""
-        self._problems.append(error)
-        self.arrived.set()
+        self._complaints.add(subject, error)
 
     def raise_problem(self) -> None:
-        if self._problems:
-            raise self._problems.popleft()
+        self._complaints.raise_first()
 
     def metrics(self) -> ConsumerMetrics:
         buffered = sum(state.buffered_bytes for state in self.states.values())
@@ -146,11 +153,22 @@ class Fetcher:
         self.arrived.set()
         if self._timer is not None:
             self._timer.cancel()
-        tasks = [*self._under_way.values(), *self._searches, *([self._refreshing] if self._refreshing else [])]
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._connections.close()
+        await self._channel.close()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.complain(task, error)
 
     # setting fetches going
 
@@ -186,7 +204,7 @@ class Fetcher:
         self._search(lost)
         if buffered < self._options.fetch_max_bytes:
             for broker, states in wanted.items():
-                if broker not in full and broker.node_id not in self._under_way:
+                if broker not in full and self._is_free(broker, states):
                     self._start(broker, states)
         self._wake_at(wake_at, now)
 
@@ -202,21 +220,14 @@ class Fetcher:
         topic = self._client.metadata.cluster.topics.get(state.partition.topic)
         if topic is not None:
             if state.topic_id not in (None, topic.topic_id) and state.fetch_offset is not None:
-                self._made_anew(state)
+                self._answers.made_anew(state)
             state.topic_id = topic.topic_id
         return serving_broker(self._client.metadata.cluster, state, self._client.clock.monotonic())
 
-    def _made_anew(self, state: PartitionState) -> None:
-        """Another topic of the same name: offsets of the old one mean nothing in it."""
-        if self._options.auto_offset_reset == "none":
-            self._raise(state, NoOffset(state.partition, state.fetch_offset))
-            return
-        log.warning("topic %s was deleted and made anew; reading %s from its beginning", *_names(state))
-        state.displace(Begin.EARLIEST)
-
     def _refresh(self, homeless: list[PartitionState]) -> None:
-        if self._refreshing is None:
-            self._refreshing = asyncio.create_task(self._find_leaders(homeless))
+        if not self._refreshing:
+            self._refreshing = True
+            self._begin(self._find_leaders(homeless))
 
     async def _find_leaders(self, homeless: list[PartitionState]) -> None:
         problem: KafkaError | None = None
@@ -224,81 +235,74 @@ class Fetcher:
             await self._client.metadata.refresh({state.partition.topic for state in homeless})
         except KafkaError as error:
             problem = error
-        self._refreshing = None
+        finally:
+            self._refreshing = False
         for state in homeless:
             if self._broker_of(state) is None:
-                self._failed(state, why_unserved(self._client.metadata.cluster, state, problem))
+                self._answers.failed(state, why_unserved(self._client.metadata.cluster, state, problem))
         self.pump()
 
     def _search(self, lost: list[PartitionState]) -> None:
         states = [state for state in lost if state.partition not in self._searched]
         if states:
             self._searched.update(state.partition for state in states)
-            task = asyncio.create_task(self._find_places(states))
-            self._searches.add(task)
-            task.add_done_callback(self._searches.discard)
+            self._begin(self._find_places(states))
 
     async def _find_places(self, states: list[PartitionState]) -> None:
         versions = {state.partition: state.version for state in states}
-        found = await self._locator.find(states)
-        self._searched.difference_update(versions)
+        try:
+            found = await self._locator.find(states)
+        finally:
+            self._searched.difference_update(versions)
         for state in states:
             if not self._is_current(state, versions[state.partition]) or state.fetch_offset is not None:
                 continue
             place = found.get(state.partition)
             if isinstance(place, KafkaError):
-                self._failed(state, place)
+                self._answers.failed(state, place)
             elif place is not None:
                 state.succeeded()
                 state.found(place.offset, place.leader_epoch)
         self.arrived.set()
         self.pump()
 
+    def _is_free(self, broker: BrokerInfo, states: list[PartitionState]) -> bool:
+        """Whether a broker can be asked now. One that waits for other partitions or places is interrupted."""
+        fetch = self._under_way.get(broker)
+        if fetch is None:
+            return True
+        if fetch.is_answered or all(fetch.covers(state) for state in states):
+            return False
+        fetch.task.cancel()
+        del self._under_way[broker]
+        self._channel.drop(broker)
+        return True
+
     def _start(self, broker: BrokerInfo, states: list[PartitionState]) -> None:
-        self._under_way[broker.node_id] = asyncio.create_task(self._fetch(broker, states))
+        asked = {s.partition: _Asked(s, s.version, s.fetch_offset) for s in states if s.fetch_offset is not None}
+        task = self._begin(self._fetch(broker, asked))
+        self._under_way[broker] = _UnderWay(task, asked)
 
     # what comes back
 
-    async def _fetch(self, broker: BrokerInfo, states: list[PartitionState]) -> None:
-        asked = {s.partition: _Asked(s, s.version, s.fetch_offset) for s in states if s.fetch_offset is not None}
+    async def _fetch(self, broker: BrokerInfo, asked: dict[TopicPartition, _Asked]) -> None:
+        fetch = self._under_way[broker]
         try:
-            response = await self._ask(broker, states)
-        except KafkaError as error:
-            self._broke(asked, error)
-        else:
+            states = [state for state, version, _ in asked.values() if self._is_current(state, version)]
+            answers, throttle_ms = await self._channel.fetch(broker, states) if states else ([], 0)
+            fetch.is_answered = True
             self._fetches += 1
-            for partition, data in self._sessions[broker.node_id].answered(response):
+            for partition, data in answers:
                 if partition in asked:
                     self._answered(broker, asked[partition], data)
-            if response.throttle_time_ms > 0:
-                await asyncio.sleep(response.throttle_time_ms / 1000)
-        if self._under_way.get(broker.node_id) is asyncio.current_task():
-            del self._under_way[broker.node_id]
+            if throttle_ms > 0:
+                await asyncio.sleep(throttle_ms / 1000)
+        except KafkaError as error:
+            self._broke(asked, error)
+        finally:
+            if self._under_way.get(broker) is fetch:
+                del self._under_way[broker]
         self.pump()
-
-    async def _ask(self, broker: BrokerInfo, states: list[PartitionState]) -> Any:
-        session = self._sessions.get(broker.node_id)
-        if session is None:
-            session = self._sessions[broker.node_id] = FetchSession(self._client.metadata, self._options)
-        request = session.plan(states)
-        try:
-            response = await self._connections.request(
-                broker.address,
-                request,
-                broker=f"broker {broker.node_id}",
-                highest=session.highest_version,
-                extra_timeout_ms=self._options.fetch_max_wait_ms,
-            )
-        except BaseException:
-            session.lost()
-            raise
-        if response.error_code in SESSION_ERRORS and request.session_epoch:
-            session.lost(unknown=True)
-            return await self._ask(broker, [state for state in states if state.fetch_offset is not None])
-        if response.error_code:
-            session.lost(unknown=True)
-            raise refused(response.error_code, f"fetch from broker {broker.node_id}")
-        return response
 
     def _broke(self, asked: dict[TopicPartition, _Asked], error: KafkaError) -> None:
         if isinstance(error, CannotReach):
@@ -306,94 +310,19 @@ class Fetcher:
         for state, version, _ in asked.values():
             if self._is_current(state, version):
                 state.read_replica = None
-                self._failed(state, error)
+                self._answers.failed(state, error)
 
     def _answered(self, broker: BrokerInfo, asked: _Asked, data: Any) -> None:
         state, version, offset = asked
         if not self._is_current(state, version) or state.fetch_offset != offset:
             return
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._out_of_range(broker, state, offset)
-        elif data.error_code != ErrorCode.NONE:
-            state.read_replica = None
-            self._client.metadata.forget([state.partition.topic])
-            self._failed(state, refused(data.error_code, f"cannot read {state.partition}"))
-        elif data.diverging_epoch.end_offset >= 0:
-            self._diverged(state, data.diverging_epoch)
-        else:
-            self._took(state, offset, data)
-
-    def _took(self, state: PartitionState, offset: int, data: Any) -> None:
-        state.succeeded()
-        state.high_watermark = data.high_watermark
-        state.last_stable_offset = data.last_stable_offset
-        if data.preferred_read_replica >= 0:
-            state.read_replica = data.preferred_read_replica
-            state.read_replica_until = self._client.clock.monotonic() + self._options.metadata_max_age_ms / 1000
-        if not data.records:
-            return
-        try:
-            chunk = scan(data.records, offset, data.aborted_transactions or (), check_crcs=self._options.check_crcs)
-        except CorruptBatch as error:
-            self._raise(state, CorruptRecords(state.partition, offset, error))
-            return
-        self._fetched_bytes += chunk.size
-        self.states.move_to_end(state.partition)  # whoever comes first in a request may take all of its bytes
-        if state.arrived(chunk) and not state.paused:
-            self._is_ready(state)
-        self.arrived.set()
-
-    def _is_ready(self, state: PartitionState) -> None:
-        if state not in self._ready:
-            self._ready.append(state)
-        self.arrived.set()
-
-    def _out_of_range(self, broker: BrokerInfo, state: PartitionState, offset: int) -> None:
-        if state.read_replica == broker.node_id:
-            state.read_replica = None  # it may be behind or ahead: only the leader's word counts
-        elif self._options.auto_offset_reset == "none":
-            self._raise(state, NoOffset(state.partition, offset))
-        else:
-            reset = self._options.auto_offset_reset
-            log.warning("%s does not hold offset %d; going on from the %s one", state.partition, offset, reset)
-            state.lose_fetch_offset()
-
-    def _diverged(self, state: PartitionState, diverging: Any) -> None:
-        position = state.position
-        assert position is not None
-        if position <= diverging.end_offset:
-            state.place(position, diverging.epoch)
-            return
-        error = LogTruncated(state.partition, position, diverging.end_offset)
-        if self._options.auto_offset_reset == "none":
-            self._raise(state, error)
-        else:
-            log.warning("%s", error)
-            state.place(diverging.end_offset, diverging.epoch)
+        chunk = self._answers.apply(broker, state, offset, data)
+        if chunk is not None:
+            self._fetched_bytes += chunk.size
+            self.states.move_to_end(state.partition)  # whoever comes first in a request may take all of its bytes
+            if state.arrived(chunk) and not state.paused:
+                self._ready[state.partition] = state
+            self.arrived.set()
 
     def _is_current(self, state: PartitionState, version: int) -> bool:
         return self.states.get(state.partition) is state and state.version == version
-
-    def _failed(self, state: PartitionState, error: KafkaError) -> None:
-        """Ask again after a pause; tell the caller of what cannot pass, or has not passed for too long."""
-        now = self._client.clock.monotonic()
-        if state.failing_since is None:
-            state.failing_since = now
-        patience = self._client.retry_timeout_ms / 1000
-        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and state.topic_id is not None:
-            patience = min(patience, _GONE_SECONDS)
-        if not error.retriable or now - state.failing_since > patience:
-            state.failing_since = None
-            self.complain(error)
-        state.retry_at = now + self._client.backoff_seconds(state.failures)
-        state.failures += 1
-
-    def _raise(self, state: PartitionState, error: KafkaError) -> None:
-        """Tell the caller, who decides; asked again after a pause if that changes nothing."""
-        state.retry_at = self._client.clock.monotonic() + self._client.backoff_seconds(state.failures)
-        state.failures += 1
-        self.complain(error)
-
-
-def _names(state: PartitionState) -> tuple[str, TopicPartition]:
-    return state.partition.topic, state.partition

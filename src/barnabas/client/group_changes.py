@@ -107,7 +107,6 @@ class GroupChanges:
             for partition in assigned:
                 if partition in self._fetcher.states:
                     self._fetcher.states[partition].retry_at = 0.0
-            self._fetcher.interrupt(assigned)
 
 
 async def _call(callback: Callback | None, partitions: Sequence[TopicPartition]) -> None:

@@ -107,7 +107,6 @@ class PartitionState:
         self.fetch_epoch = -1
         """Of the leader that wrote the record before `fetch_offset`, by which a broker tells if that is still there."""
         self.high_watermark = -1
-        self.last_stable_offset = -1
         self.read_replica: int | None = None
         self.read_replica_until = 0.0
         self.failures = 0

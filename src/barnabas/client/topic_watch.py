@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Tell = Callable[[set[TopicPartition]], None]
 _LOOK_FOR_MISSING_SECONDS = 1.0
 
 
@@ -45,7 +46,9 @@ class TopicWatch:
             self._missing = self._topics - {topic.name for topic in found}
         return {TopicPartition(topic.name, index) for topic in found for index in range(len(topic.partitions))}
 
-    async def watch(self, tell: Callable[[set[TopicPartition]], None], complain: Callable[[KafkaError], None]) -> None:
+    async def watch(
+        self, tell: Callable[[set[TopicPartition]], None], complain: Callable[[str, KafkaError], None]
+    ) -> None:
         clock, patience = self._client.clock, self._client.retry_timeout_ms / 1000
         missing_since = clock.monotonic()
         while True:
@@ -58,4 +61,5 @@ class TopicWatch:
                 missing_since = clock.monotonic()
             elif clock.monotonic() - missing_since > patience:
                 missing_since = clock.monotonic()
-                complain(topic_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, min(self._missing)))
+                name = min(self._missing)
+                complain(name, topic_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name))
