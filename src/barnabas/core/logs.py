@@ -19,6 +19,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Final, TextIO
 
 from barnabas.core.seams import Clock
@@ -74,10 +75,27 @@ class EventLog:
         logger = self._logger
         if logger.isEnabledFor(level):
             trace = None if error is None else (type(error), error, error.__traceback__)
-            record = logger.makeRecord(logger.name, level, "", 0, event, (), trace)
-            record.fields = fields
-            record.limited = limited
-            logger.handle(record)
+            logger.handle(EventRecord(logger.name, level, event, fields, trace, limited))
+
+
+class EventRecord(logging.LogRecord):
+    """An event with its facts. Formatters that know nothing of facts, a user's of a client say, get them as text."""
+
+    def __init__(
+        self,
+        name: str,
+        level: int,
+        event: str,
+        fields: Mapping[str, object],
+        trace: tuple[type[BaseException], BaseException, TracebackType | None] | None,
+        limited: bool,
+    ) -> None:
+        super().__init__(name, level, "", 0, event, (), trace)
+        self.fields = fields
+        self.limited = limited
+
+    def getMessage(self) -> str:
+        return " ".join([str(self.msg), *(f"{key}={_quoted(value)}" for key, value in self.fields.items())])
 
 
 def get_logger(name: str) -> EventLog:
@@ -126,9 +144,7 @@ class TextFormatter(logging.Formatter):
         if record.exc_info and record.exc_info[1]:
             error = record.exc_info[1]
             facts += [f"error={_quoted(_told(error))}", f"trace={_quoted(' < '.join(_trace(error)))}"]
-        line = " ".join(
-            [_time(self._clock), f"{record.levelname:<7}", f"{name}: {_one_line(record.getMessage())}", *facts]
-        )
+        line = " ".join([_time(self._clock), f"{record.levelname:<7}", f"{name}: {_one_line(_event(record))}", *facts])
         colour = _COLOURS.get(record.levelno, "") if self._colour else ""
         return f"{colour}{line}{_RESET}" if colour else line
 
@@ -143,7 +159,7 @@ class JsonFormatter(logging.Formatter):
             "time": _time(self._clock),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": record.getMessage(),
+            "event": _event(record),
         }
         document |= {f"{key}_" if key in _RESERVED else key: value for key, value in _facts(record).items()}
         if record.exc_info and record.exc_info[1]:
@@ -186,6 +202,10 @@ class RateLimit(logging.Filter):
                 record.fields = {**_facts(record), "suppressed": suppressed}
         window[1] += 1
         return window[1] <= self._burst
+
+
+def _event(record: logging.LogRecord) -> str:
+    return str(record.msg) if isinstance(record, EventRecord) else record.getMessage()
 
 
 def _facts(record: logging.LogRecord) -> Mapping[str, object]:

@@ -166,3 +166,20 @@ def test_other_libraries_lines_come_out_alike(configured: Configured, stream: io
     logging.getLogger("somelib").info("chatter")
     (line,) = stream.getvalue().splitlines()
     assert json.loads(line)["event"] == "lost 3 of x"
+
+
+def test_a_formatter_that_knows_nothing_of_facts_gets_them_as_text() -> None:
+    lines = io.StringIO()
+    handler = logging.StreamHandler(lines)
+    handler.setFormatter(logging.Formatter("%(levelname)s:%(name)s:%(message)s"))
+    logger = logging.getLogger("barnabas.of.a.user")
+    logger.addHandler(handler)
+    try:
+        logs.get_logger("barnabas.of.a.user").warning(
+            "records not delivered", partition="orders-3", problem="no leader"
+        )
+    finally:
+        logger.removeHandler(handler)
+    assert (
+        lines.getvalue() == 'WARNING:barnabas.of.a.user:records not delivered partition=orders-3 problem="no leader"\n'
+    )
