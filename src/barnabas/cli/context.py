@@ -12,7 +12,7 @@ from barnabas.cli.options import OutputOption, examples, parse_settings
 from barnabas.cli.output import Output, fail, show, show_rows
 
 app = typer.Typer(
-    help="Give clusters names, and choose the one that commands speak to.",
+    help="Name clusters, and choose the one that commands speak to.",
     rich_markup_mode=None,
     add_completion=False,
     no_args_is_help=True,

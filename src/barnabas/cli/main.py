@@ -32,10 +32,10 @@ class Verb(NamedTuple):
 VERBS = {
     "up": Verb("barnabas.cli.up", "Start a broker, or several, on this machine, ready at once."),
     "broker": Verb("barnabas.cli.broker", "Start a broker from a configuration file."),
-    "context": Verb("barnabas.cli.context", "Give clusters names, and choose the one that commands speak to."),
+    "context": Verb("barnabas.cli.context", "Name clusters, and choose the one that commands speak to."),
     "cluster": Verb("barnabas.cli.cluster", "Describe a cluster, tell whether it is healthy, move replicas."),
     "topic": Verb("barnabas.cli.topic", "Create, list, describe, alter, delete and trim topics."),
-    "config": Verb("barnabas.cli.config", "Show and change settings of topics and brokers while they serve."),
+    "config": Verb("barnabas.cli.config", "Show and change settings of topics and brokers."),
     "produce": Verb("barnabas.cli.produce", "Write lines of standard input to a topic."),
     "consume": Verb("barnabas.cli.consume", "Write a topic's records to standard output."),
     "group": Verb("barnabas.cli.group", "List, describe, reset and delete consumer groups."),
@@ -62,8 +62,21 @@ class Verbs(TyperGroup):
         return name, command, rest
 
 
+_EXAMPLES = """\b
+Examples:
+  barnabas up
+  barnabas context add prod broker1:9092,broker2:9092
+  barnabas --context prod topic list -o json
+  barnabas topic create --help
+"""
+
 app = typer.Typer(
-    cls=Verbs, rich_markup_mode=None, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False
+    cls=Verbs,
+    epilog=_EXAMPLES,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
 )
 
 
@@ -97,10 +110,7 @@ def barnabas(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """A distributed commit log that speaks Kafka's protocol and keeps Kafka's files.
-
-    barnabas --context prod topic list
-    """
+    """A distributed commit log that speaks Kafka's protocol and keeps Kafka's files."""
 
 
 def main() -> None:
