@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -163,3 +164,26 @@ def test_leaving_a_client_leaves_no_task_behind(cluster: str, topic_name: str) -
 
     assert asyncio.run(work()) == []
     assert [thread.name for thread in threading.enumerate() if "barnabas" in thread.name] == []
+
+
+def test_metrics_are_plain_numbers_that_follow_the_work(cluster: str, topic_name: str) -> None:
+    async def work() -> None:
+        async with (
+            asyncio.timeout(30),
+            Producer(cluster) as producer,
+            Consumer(cluster, auto_offset_reset="earliest") as consumer,
+        ):
+            for _ in range(3):
+                await producer.send(topic_name, b"x" * 1000)
+            sent = asdict(producer.metrics())
+            assert (sent["records_sent"], sent["records_failed"], sent["buffered_bytes"]) == (3, 0, 0)
+            assert 0 < sent["requests_sent"] <= 3
+            consumer.assign([TopicPartition(topic_name, 0)])
+            found = 0
+            while found < 3:
+                found += len(await consumer.poll())
+            read = asdict(consumer.metrics())
+            assert (read["assigned_partitions"], read["fetched_bytes"] > 3000) == (1, True)
+            assert all(type(value) in (int, float) for value in (*sent.values(), *read.values()))
+
+    asyncio.run(work())
