@@ -158,7 +158,7 @@ class ClassicMember(Machine):
         elif response.error_code != ErrorCode.NONE:
             self._refused(response.error_code)
         elif response.protocol_name not in self._assignors:
-            self._fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"it chose {response.protocol_name!r}, which is not ours")
+            self._fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         else:
             self.member_id, self.generation = response.member_id, response.generation_id
             self._protocol = response.protocol_name

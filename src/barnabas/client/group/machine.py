@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from barnabas.client.errors import refused
 from barnabas.client.group.options import GroupOptions
+from barnabas.client.group.refusals import refusal
 from barnabas.client.group.steps import Ask, Rest, Step
 from barnabas.client.group.values import Change, GroupMetadata, Subscription
 from barnabas.client.metadata import TopicInfo, TopicPartition
@@ -120,7 +120,7 @@ class Machine(ABC):
         return Change(revoked=ordered(self.owned - target), assigned=ordered(target - self.owned))
 
     def _fail(self, code: int, message: str | None = None) -> None:
-        self.problem = refused(code, f"group {self.options.group_id!r}", message)
+        self.problem = refusal(code, self.options, self.subscription, message)
         self._forget_membership(str(self.problem))
 
 
