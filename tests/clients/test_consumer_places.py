@@ -145,6 +145,12 @@ def test_without_a_reset_an_offset_out_of_range_is_an_error_and_a_seek_goes_on(s
     run(work)
 
 
+@pytest.fixture
+def soon_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.client.fetch_answers._GONE_SECONDS", 0.3)
+
+
+@pytest.mark.usefixtures("soon_gone")
 def test_a_topic_deleted_under_its_reader_is_told_and_one_made_anew_is_read(source: Source) -> None:
     async def work() -> None:
         async with Consumer(source.address, topics=[source.topic], auto_offset_reset="earliest") as consumer:
@@ -158,6 +164,26 @@ def test_a_topic_deleted_under_its_reader_is_told_and_one_made_anew_is_read(sour
             assert await values(consumer, 5) == numbers(20, 25)
 
     run(work)
+
+
+@pytest.mark.usefixtures("soon_gone")
+def test_of_a_pattern_a_topic_may_go(source: Source, caplog: pytest.LogCaptureFixture) -> None:
+    other = f"{source.topic}-other"
+    source.create(other)
+    source.write([b"a"], topic=other)
+
+    async def work() -> None:
+        pattern = f"{source.topic}(-.*)?"
+        async with Consumer(source.address, pattern=pattern, auto_offset_reset="earliest") as consumer:
+            assert len(await values(consumer, 11)) == 11
+            source.delete()
+            while "reading on without it" not in caplog.text:
+                assert await consumer.poll(50) == []
+            source.write([b"b"], topic=other)
+            assert await values(consumer, 1) == [b"b"]
+
+    with caplog.at_level(logging.WARNING):
+        run(work)
 
 
 def test_a_partition_that_a_topic_lacks_is_an_error(source: Source) -> None:

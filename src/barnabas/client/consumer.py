@@ -116,6 +116,7 @@ class Consumer(ConsumerPlaces):
             client_rack=client_rack,
             auto_offset_reset=auto_offset_reset,
             metadata_max_age_ms=at_least("metadata_max_age_ms", metadata_max_age_ms, 1),
+            topics_may_go=pattern is not None,
         )
         self._max_poll_records = at_least("max_poll_records", max_poll_records, 1)
         self._auto_commit = enable_auto_commit

@@ -97,12 +97,16 @@ class FetchAnswers:
         now = self._client.clock.monotonic()
         if state.failing_since is None:
             state.failing_since = now
+        is_gone = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and state.topic_id is not None
         patience = self._client.retry_timeout_ms / 1000
-        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and state.topic_id is not None:
+        if is_gone:
             patience = min(patience, _GONE_SECONDS)
         if not error.retriable or now - state.failing_since > patience:
             state.failing_since = None
-            self._complaints.add(state.partition, error)
+            if is_gone and self._options.topics_may_go:
+                log.warning("%s: reading on without it", error)
+            else:
+                self._complaints.add(state.partition, error)
         self._pause(state)
 
     def _tell(self, state: PartitionState, error: KafkaError) -> None:

@@ -18,3 +18,5 @@ class FetchOptions:
     client_rack: str
     auto_offset_reset: str
     metadata_max_age_ms: int
+    topics_may_go: bool = False
+    """Whether a topic that is deleted is no matter for the caller: it asked for a pattern, not for that topic."""
