@@ -135,7 +135,7 @@ def test_a_broker_in_this_process_can_be_cut_off_stopped_and_started() -> None:
         assert not answers_metadata(cluster.bootstrap, 0.5)
         cluster.start(1)
         assert read(cluster, topic, 1) == [b"kept"]
-        for fault in (cluster.kill, cluster.pause, cluster.resume):
+        for fault in (cluster.kill, cluster.pause, cluster.resume, cluster.log):
             with pytest.raises(ClusterError, match="in this process"):
                 fault(1)
 

@@ -105,18 +105,19 @@ class Cluster:
     def close(self) -> None:
         """End all brokers at once, whatever they are doing, and remove their data."""
         held, self._forks = self._forks, None
-        if held is not None:
-            try:
+        try:
+            if held is not None:
                 held.order("clear", directory=str(self._directory))
-            finally:
+            for member in self._members.values():
+                member.state = State.DOWN
+                thread, member.thread = member.thread, None
+                if thread is not None:
+                    thread.stop()
+        finally:
+            if held is not None:
                 forks.release(held)
-        for member in self._members.values():
-            if member.thread is not None:
-                member.thread.stop()
-                member.thread = None
-            member.state = State.DOWN
-        if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            if self._directory is not None:
+                shutil.rmtree(self._directory, ignore_errors=True)
 
     # Where it is
 
@@ -137,7 +138,7 @@ class Cluster:
 
     def log(self, broker: int) -> str:
         """What a broker that is a process has logged so far."""
-        return self._log_path(self._member(broker).number).read_text(errors="replace")
+        return self._log_path(self._process(broker, "read the log of").number).read_text(errors="replace")
 
     # Faults
 
