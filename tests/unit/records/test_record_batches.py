@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.records import engine
 from barnabas.records.batch import (
     NO_TIMESTAMP,
     CorruptBatch,
@@ -17,7 +20,7 @@ from barnabas.records.batch import (
 )
 from barnabas.records.builder import BatchBuilder, record_size_bound
 from barnabas.records.compression import Compression, DecompressedTooLarge
-from barnabas.records.reader import check_records, read_records, recompress, records_of
+from barnabas.records.reader import check_records, read_records, recompress, records_of, section_of
 from barnabas.records.record import Header, Record
 
 pytestmark = pytest.mark.usefixtures("either_engine")
@@ -121,6 +124,29 @@ def test_records_below_an_offset_are_left_out() -> None:
     batch = batch_of(b"a", b"b", b"c", base_offset=10)
     assert [record.offset for record in records_of(batch, from_offset=11)] == [11, 12]
     assert records_of(batch, from_offset=2**63) == []
+
+
+class Placed(NamedTuple):
+    """As a consumer has its records."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+
+def test_a_consumers_records_are_the_same_with_topic_and_partition() -> None:
+    builder = BatchBuilder()
+    for number in range(6):
+        builder.append(None if number % 2 else b"k", b"v", [("h", b"%d" % number)] * number, 1000 + number)
+    batch = memoryview(builder.build(10))
+    header = check_batch(batch)
+    placed = engine.codec.decode_consumer_records(section_of(batch, header), header, 13, Placed, "orders", 7)
+    assert placed == [("orders", 7, *record) for record in records_of(batch, from_offset=13)]
+    assert {type(record) for record in placed} == {Placed}
 
 
 def test_log_append_time_gives_every_record_the_brokers_time() -> None:
