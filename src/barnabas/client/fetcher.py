@@ -73,6 +73,7 @@ class Fetcher:
         self._complaints = Complaints(self.arrived)
         self._answers = FetchAnswers(client, options, self._complaints)
         self._timer: asyncio.TimerHandle | None = None
+        self._has_room = True
         self._closed = False
 
     # what the consumer asks for
@@ -116,10 +117,12 @@ class Fetcher:
         while self._ready:
             partition, state = self._ready.popitem(last=False)
             if self.states.get(partition) is state and state.chunks and not state.paused:
+                had_room = self._has_room and state.buffered_bytes < self._options.max_partition_fetch_bytes
                 chunk = state.take()
                 if state.chunks:
                     self._ready[partition] = state
-                self.pump()
+                if not had_room:
+                    self.pump()
                 return state, chunk
         return None
 
@@ -202,7 +205,8 @@ class Fetcher:
         if homeless:
             self._refresh(homeless)
         self._search(lost)
-        if buffered < self._options.fetch_max_bytes:
+        self._has_room = buffered < self._options.fetch_max_bytes
+        if self._has_room:
             for broker, states in wanted.items():
                 if broker not in full and self._is_free(broker, states):
                     self._start(broker, states)
