@@ -32,7 +32,7 @@ from collections.abc import Iterable
 from hashlib import blake2s
 
 import cython
-from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
+from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
 from cython.cimports.libc.string import memcpy
 
 from barnabas.records.batch import HEADER_SIZE, LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader, CorruptBatch

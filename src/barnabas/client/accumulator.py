@@ -20,7 +20,6 @@ from barnabas.client.producer_topics import ParkedRecord, ProducerTopic
 from barnabas.client.sender import Sender
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records import engine
-from barnabas.records.append_codec import DOES_NOT_FIT
 from barnabas.records.batch import HEADER_SIZE
 from barnabas.records.builder import record_size_bound
 from barnabas.records.record import Header
@@ -65,11 +64,10 @@ class Accumulator:
         queue = known.queues[known.sticky.current if sticks else self._choose(known, key, value, partition)]
         batch = queue.open
         if batch is not None:
-            delta = batch.append(key, value, headers, timestamp_ms)
-            if delta != DOES_NOT_FIT:
-                return Delivery(batch, delta, timestamp_ms)
-        batch, delta = self._append_anew(known, queue, sticks, key, value, headers, timestamp_ms, self._memory.reserve)
-        return Delivery(batch, delta, timestamp_ms)
+            handle = batch.append(batch, key, value, headers, timestamp_ms)
+            if handle is not None:
+                return handle
+        return self._append_anew(known, queue, sticks, key, value, headers, timestamp_ms, self._memory.reserve)
 
     def _choose(self, topic: ProducerTopic, key: bytes | None, value: bytes | None, partition: int | None) -> int:
         count = len(topic.queues)
@@ -96,23 +94,23 @@ class Accumulator:
         headers: Sequence[Header],
         timestamp_ms: int,
         reserve: Callable[[int], None],
-    ) -> tuple[ProducerBatch, int]:
+    ) -> Delivery:
         """Where the open batch is full or there is none: try another partition's if that is as good, or begin one."""
         size = self._checked_size(topic.name, key, value, headers)
         if sticks and topic.moves_on(self._batch_size, self._sender.has_leader):
             queue = topic.queues[topic.sticky.current]
-            if queue.open is not None:
-                delta: int = queue.open.append(key, value, headers, timestamp_ms)
-                if delta != DOES_NOT_FIT:
-                    return queue.open, delta
+            handle = _append(queue, key, value, headers, timestamp_ms)
+            if handle is not None:
+                return handle
         batch = ProducerBatch(queue.partition, self._batch_size, self._client.clock.monotonic())
-        delta = batch.append(key, value, headers, timestamp_ms)
+        handle = batch.append(batch, key, value, headers, timestamp_ms)
+        assert handle is not None
         batch.reserved_bytes = max(size, self._batch_size)
         reserve(batch.reserved_bytes)
         self._sender.put(queue, batch)
         if sticks:
             topic.sticky_batch = batch
-        return batch, delta
+        return handle
 
     def _checked_size(self, topic: str, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
         """What a batch with this record alone takes; one that no request can hold is refused."""
@@ -145,21 +143,21 @@ class Accumulator:
         timestamp_ms: int,
     ) -> Delivery:
         """Keep a record until its topic is known; what is wrong with it shows now."""
-        engine.append_codec.RecordBuffer(0).append(key, value, headers, timestamp_ms)
+        engine.append_codec.RecordBuffer(0).append(None, key, value, headers, timestamp_ms)
         size = self._checked_size(topic.name, key, value, headers)
         self._memory.reserve(size)
         deadline = self._client.clock.monotonic() + self._sender.rules.max_block_ms / 1000
         pending = Pending(TopicPartition(topic.name, _UNKNOWN_PARTITION if partition is None else partition))
         parked = ParkedRecord(pending, key, value, tuple(headers), partition, timestamp_ms, deadline, size)
         self._sender.park(topic, parked)
-        return Delivery(pending, 0, timestamp_ms)
+        return Delivery.of(pending, 0, timestamp_ms)
 
     def _place_parked(self, topic: ProducerTopic) -> None:
         """The topic is known now: its records go where they would have gone."""
         while topic.parked:
             parked = topic.parked.popleft()
             try:
-                parked.placed(*self._place(topic, parked))
+                parked.placed(self._place(topic, parked))
             except KafkaError as error:
                 self._sender.give_up_parked(parked, error)
             except Exception as error:  # of the caller's partitioner
@@ -168,12 +166,19 @@ class Accumulator:
             else:
                 self._memory.release(parked.reserved_bytes)
 
-    def _place(self, topic: ProducerTopic, parked: ParkedRecord) -> tuple[ProducerBatch, int]:
+    def _place(self, topic: ProducerTopic, parked: ParkedRecord) -> Delivery:
         key, value, headers, timestamp_ms = parked.key, parked.value, parked.headers, parked.timestamp_ms
         sticks = key is None and parked.partition is None and self._partitioner is None
         queue = topic.queues[topic.sticky.current if sticks else self._choose(topic, key, value, parked.partition)]
-        if queue.open is not None:
-            delta: int = queue.open.append(key, value, headers, timestamp_ms)
-            if delta != DOES_NOT_FIT:
-                return queue.open, delta
+        handle = _append(queue, key, value, headers, timestamp_ms)
+        if handle is not None:
+            return handle
         return self._append_anew(topic, queue, sticks, key, value, headers, timestamp_ms, self._memory.take)
+
+
+def _append(
+    queue: PartitionQueue, key: bytes | None, value: bytes | None, headers: Sequence[Header], timestamp_ms: int
+) -> Delivery | None:
+    """Put a record into a queue's open batch, if there is one and it fits."""
+    batch = queue.open
+    return None if batch is None else batch.append(batch, key, value, headers, timestamp_ms)

@@ -11,11 +11,17 @@ import asyncio
 from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.client.errors import NotDelivered
 from barnabas.client.metadata import TopicPartition
 from barnabas.core.errors import KafkaError
+from barnabas.records import engine
+
+if TYPE_CHECKING:
+    from barnabas.records.append_codec import Handle
+else:
+    Handle = engine.append_codec.Handle
 
 _TOLD = -1  # in place of a delta: this handle has raised its error once
 _KEPT_FAILURES = 1000
@@ -47,16 +53,18 @@ class Moved(NamedTuple):
 class Pending:
     """Records with one fate: a batch, or what waits to get into one."""
 
-    __slots__ = ("done", "partition", "unseen")
+    __slots__ = ("done", "is_moved", "partition", "unseen")
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.done: asyncio.Future[Appended | Moved] = asyncio.get_running_loop().create_future()
+        self.is_moved = False
         self.unseen = 0
         """How many of its records failed without anybody having been told."""
 
     def complete(self, outcome: Appended | Moved) -> None:
         if not self.done.done():
+            self.is_moved = isinstance(outcome, Moved)
             self.done.set_result(outcome)
 
     def fail(self, error: KafkaError, record_count: int) -> None:
@@ -77,22 +85,23 @@ class Pending:
         return error if isinstance(error, KafkaError) else None
 
 
-class Delivery:
+class Delivery(Handle):
     """Awaited, it gives where the record landed, or raises why it could not be delivered.
 
     A wait that is cancelled changes nothing for the record: it may still be delivered.
     """
 
-    __slots__ = ("_delta", "_pending", "_timestamp_ms")
+    __slots__ = ()
 
-    def __init__(self, pending: Pending, delta: int, timestamp_ms: int) -> None:
-        self._pending = pending
-        self._delta = delta
-        self._timestamp_ms = timestamp_ms
+    @classmethod
+    def of(cls, pending: Pending, delta: int, timestamp_ms: int) -> Delivery:
+        handle = cls()
+        handle.pending, handle.delta, handle.timestamp_ms = pending, delta, timestamp_ms
+        return handle
 
     @property
     def topic(self) -> str:
-        return self._pending.partition.topic
+        return self._where().partition.topic
 
     @property
     def partition(self) -> TopicPartition:
@@ -110,23 +119,25 @@ class Delivery:
         try:
             appended = pending.done.result()
         except KafkaError:
-            if self._delta != _TOLD:
-                self._delta = _TOLD
+            if self.delta != _TOLD:
+                self.delta = _TOLD
                 pending.unseen -= 1
             raise
         assert isinstance(appended, Appended)
         topic, partition = pending.partition
-        offset = -1 if appended.base_offset < 0 else appended.base_offset + self._delta
+        offset = -1 if appended.base_offset < 0 else appended.base_offset + self.delta
         stamped = appended.log_append_time_ms
-        return RecordMetadata(topic, partition, offset, self._timestamp_ms if stamped < 0 else stamped)
+        return RecordMetadata(topic, partition, offset, self.timestamp_ms if stamped < 0 else stamped)
 
     def _where(self) -> Pending:
         """What holds the record now."""
-        while isinstance(outcome := self._pending.outcome, Moved):
-            delta = self._delta
-            first, self._pending = next(part for part in reversed(outcome.parts) if part[0] <= delta)
-            self._delta = delta - first
-        return self._pending
+        pending: Pending = self.pending
+        while pending.is_moved:
+            moved, delta = pending.outcome, self.delta
+            assert isinstance(moved, Moved)
+            first, pending = next(part for part in reversed(moved.parts) if part[0] <= delta)
+            self.pending, self.delta = pending, delta - first
+        return pending
 
 
 class Failures:

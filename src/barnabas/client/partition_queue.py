@@ -158,7 +158,7 @@ class PartitionQueue:
         for first, chosen in ((0, records[:middle]), (middle, records[middle:])):
             half = ProducerBatch(batch.partition, _NO_LIMIT, batch.created)
             for record in chosen:
-                half.append(record.key, record.value, record.headers, record.timestamp_ms)
+                half.append(half, record.key, record.value, record.headers, record.timestamp_ms)
             numbered = batch.base_sequence != NO_SEQUENCE
             sequence = (batch.base_sequence + first) & _SEQUENCES if numbered else NO_SEQUENCE
             half.seal(compression, identity, sequence, header.is_transactional)

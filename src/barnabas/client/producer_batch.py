@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from barnabas.client.delivery import Pending
+from collections.abc import Callable
+
+from barnabas.client.delivery import Delivery, Pending
 from barnabas.client.identity import ProducerIdentity
 from barnabas.client.metadata import TopicPartition
 from barnabas.records import engine
@@ -30,8 +32,9 @@ class ProducerBatch(Pending):
 
     def __init__(self, partition: TopicPartition, limit_bytes: int, created: float) -> None:
         super().__init__(partition)
-        self.records = engine.append_codec.RecordBuffer(limit_bytes)
-        self.append = self.records.append
+        self.records = engine.append_codec.RecordBuffer(limit_bytes, Delivery)
+        self.append: Callable[..., Delivery | None] = self.records.append
+        """Takes the batch itself, key, value, headers and timestamp; None if the record does not fit."""
         self.created = created
         self.reserved_bytes = 0
         """What it counts for in the producer's memory."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from barnabas.client.delivery import Moved, Pending
+from barnabas.client.delivery import Delivery, Moved, Pending
 from barnabas.client.metadata import TopicInfo, TopicPartition
 from barnabas.client.partition_queue import PartitionQueue
 from barnabas.client.partitioner import StickyPartition
@@ -32,9 +32,9 @@ class ParkedRecord(NamedTuple):
     deadline: float
     reserved_bytes: int
 
-    def placed(self, batch: ProducerBatch, delta: int) -> None:
-        """Let its handle find it in a batch."""
-        self.pending.complete(Moved(((-delta, batch),)))
+    def placed(self, handle: Delivery) -> None:
+        """Let the handle that the caller has find what this one does."""
+        self.pending.complete(Moved(((-handle.delta, handle.pending),)))
 
 
 class ProducerTopic:

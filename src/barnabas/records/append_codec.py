@@ -1,7 +1,7 @@
 """What a producer does with every single record: find its key's partition, and write it at the end of a batch.
 
-A record is encoded as it is appended, straight into the bytes that will be sent: nothing is kept of it but those. The
-same rules hold as in `codec`, with which this is compiled.
+A record is encoded as it is appended, straight into the bytes that will be sent: nothing is kept of it but those and a
+light handle. The same rules hold as in `codec`, with which this is compiled.
 """
 
 from __future__ import annotations
@@ -12,14 +12,22 @@ from barnabas.records import uncompiled as cython
 from barnabas.records.batch import HEADER_SIZE, NO_TIMESTAMP
 from barnabas.records.codec import LARGEST, LOW_32, _put_sized, _sized, put_varint, varint_size
 from barnabas.records.record import Header
-from barnabas.records.uncompiled import PyByteArray_AS_STRING
+from barnabas.records.uncompiled import PyByteArray_AS_STRING, PyByteArray_Resize
 
 # The build puts other imports in place of what stands above (see setup.py).
 
-DOES_NOT_FIT = -1
 FIRST_BYTES = cython.declare(cython.Py_ssize_t, 1024)
 HASH_SEED = cython.declare(cython.ulonglong, 0x9747B28C)
 HASH_MIX = cython.declare(cython.ulonglong, 0x5BD1E995)
+
+
+@cython.cclass
+class Handle:
+    """What a caller keeps of a record: what holds it, its place there, and its time."""
+
+    pending = cython.declare(object, visibility="public")
+    delta = cython.declare(cython.longlong, visibility="public")
+    timestamp_ms = cython.declare(cython.longlong, visibility="public")
 
 
 @cython.final
@@ -30,6 +38,7 @@ class RecordBuffer:
     Deltas count from the first record: offset deltas 0, 1, 2, ..., timestamp deltas from its timestamp.
     """
 
+    handle_type: type[Handle]
     data: bytearray
     limit: cython.Py_ssize_t
     position: cython.Py_ssize_t
@@ -37,16 +46,20 @@ class RecordBuffer:
     base_timestamp: cython.longlong
     max_timestamp: cython.longlong
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, handle_type: type[Handle] = Handle) -> None:
         self.limit = limit
+        self.handle_type = handle_type
         self.data = bytearray(min(limit, FIRST_BYTES) + HEADER_SIZE)
         self.position = HEADER_SIZE
         self.count = 0
         self.base_timestamp = NO_TIMESTAMP
         self.max_timestamp = NO_TIMESTAMP
 
-    def append(self, key: object, value: object, headers: Iterable[Header], timestamp: cython.longlong) -> int:
-        """Add a record; its offset delta, or DOES_NOT_FIT. A record that is refused leaves the batch as it was."""
+    def append(
+        self, pending: object, key: object, value: object, headers: Iterable[Header], timestamp: cython.longlong
+    ) -> Handle | None:
+        """Add a record of `pending`; None if it does not fit. One that is refused leaves the batch as it was."""
+        handle: Handle
         p: cython.p_uchar
         base: cython.longlong = self.base_timestamp if self.count else timestamp
         body: cython.Py_ssize_t
@@ -67,7 +80,7 @@ class RecordBuffer:
                 body += _sized(name) + _sized(content)
         end = position + varint_size(body) + body
         if end > self.limit and delta:
-            return DOES_NOT_FIT
+            return None
         if end > len(self.data):
             self.grow(end)
         if cython.compiled:
@@ -93,13 +106,20 @@ class RecordBuffer:
         self.base_timestamp = base
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
-        return delta
+        handle = self.handle_type()
+        handle.pending = pending
+        handle.delta = delta
+        handle.timestamp_ms = timestamp
+        return handle
 
     @cython.cfunc
     def grow(self, needed: cython.Py_ssize_t) -> None:
         """Double the room, but not beyond the limit unless one record demands it."""
         size: cython.Py_ssize_t = max(needed, min(2 * len(self.data), self.limit))
-        self.data.extend(bytes(size - len(self.data)))
+        if cython.compiled:
+            PyByteArray_Resize(self.data, size)  # what is new is not cleared: it will be written
+        else:
+            self.data.extend(bytes(size - len(self.data)))
 
     def take(self) -> tuple[bytearray, int, int, int]:
         """The bytes with room for the header, how many records they are, and the first and the greatest timestamp."""

@@ -7,7 +7,7 @@ Decorators do nothing, C types are Python's, and the C functions are never reach
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, overload
 
 Decorated = TypeVar("Decorated")
 
@@ -40,8 +40,12 @@ def exceptval(*_: object, **__: object) -> Callable[[Decorated], Decorated]:
     return _unchanged
 
 
-def declare(_: object, value: int) -> int:
-    """A module's constant, of a C type when compiled."""
+@overload
+def declare(_: object, value: int) -> int: ...
+@overload
+def declare(_: object, *, visibility: str) -> Any: ...
+def declare(_: object, value: int = 0, *, visibility: str = "") -> Any:
+    """A module's constant, or a class's attribute that Python sees, of a C type when compiled."""
     return value
 
 
@@ -49,4 +53,4 @@ def _only_compiled(*_: Any) -> NoReturn:
     raise NotImplementedError("this is C's, and codec.py asks for it only when it is compiled")
 
 
-address = cast = memcpy = PyByteArray_AS_STRING = PyByteArray_FromStringAndSize = _only_compiled
+address = cast = memcpy = PyByteArray_AS_STRING = PyByteArray_FromStringAndSize = PyByteArray_Resize = _only_compiled

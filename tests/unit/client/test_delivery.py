@@ -19,7 +19,7 @@ TOO_LARGE = KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "too large")
 def test_every_record_of_a_batch_learns_its_own_offset() -> None:
     async def run() -> list[int]:
         batch = Pending(PARTITION)
-        handles = [Delivery(batch, delta, 7) for delta in range(3)]
+        handles = [Delivery.of(batch, delta, 7) for delta in range(3)]
         batch.complete(Appended(40, -1))
         return [(await handle).offset for handle in handles]
 
@@ -32,7 +32,7 @@ def test_the_time_is_the_records_unless_the_topic_stamps_it() -> None:
         for stamped in (-1, 99):
             batch = Pending(PARTITION)
             batch.complete(Appended(0, stamped))
-            times.append((await Delivery(batch, 0, 7)).timestamp_ms)
+            times.append((await Delivery.of(batch, 0, 7)).timestamp_ms)
         return times
 
     assert asyncio.run(run()) == [7, 99]
@@ -43,9 +43,9 @@ def test_a_cancelled_wait_leaves_the_other_records_of_the_batch_alone() -> None:
         batch = Pending(PARTITION)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
-                await Delivery(batch, 0, 7)
+                await Delivery.of(batch, 0, 7)
         batch.complete(Appended(5, -1))
-        return (await Delivery(batch, 1, 7)).offset
+        return (await Delivery.of(batch, 1, 7)).offset
 
     assert asyncio.run(run()) == 6
 
@@ -53,7 +53,7 @@ def test_a_cancelled_wait_leaves_the_other_records_of_the_batch_alone() -> None:
 def test_a_handle_follows_its_record_into_a_batch() -> None:
     async def run() -> None:
         parked, batch = Pending(TopicPartition("orders", -1)), Pending(PARTITION)
-        handle = Delivery(parked, 0, 7)
+        handle = Delivery.of(parked, 0, 7)
         assert handle.partition.partition == -1
         waiting = asyncio.ensure_future(_result(handle))
         await asyncio.sleep(0)
@@ -74,7 +74,7 @@ def test_a_failure_is_raised_by_the_flush_for_those_who_did_not_ask() -> None:
     async def run() -> None:
         failures = Failures()
         batch = Pending(PARTITION)
-        handle = Delivery(batch, 0, 7)
+        handle = Delivery.of(batch, 0, 7)
         batch.fail(TOO_LARGE, 3)
         failures.add(batch)
         for _ in range(2):  # the second look tells nobody new
@@ -95,7 +95,7 @@ def test_a_failure_that_everybody_saw_is_not_raised_again() -> None:
         batch.fail(TOO_LARGE, 1)
         failures.add(batch)
         with pytest.raises(KafkaError):
-            await Delivery(batch, 0, 7)
+            await Delivery.of(batch, 0, 7)
         failures.raise_unseen()
 
     asyncio.run(run())

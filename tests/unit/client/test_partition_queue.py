@@ -23,7 +23,7 @@ SEVEN = ProducerIdentity(7, 0)
 def add(queue: PartitionQueue, *values: bytes, created: float = 0.0) -> ProducerBatch:
     batch = ProducerBatch(PARTITION, 1000, created)
     for value in values:
-        batch.append(None, value, (), 1000)
+        batch.append(batch, None, value, (), 1000)
     queue.add(batch)
     return batch
 
@@ -187,7 +187,7 @@ def test_the_halves_of_a_batch_keep_its_records_sequences_and_handles(compressio
         values = [b"%d" % number for number in range(5)]
         batch = add(queue, *values)
         batch.reserved_bytes = 1000
-        handles = [Delivery(batch, delta, 1000) for delta in range(5)]
+        handles = [Delivery.of(batch, delta, 1000) for delta in range(5)]
         add(queue, b"after")
         queue.next_sequence = 40
         queue.identity = queue._family = SEVEN

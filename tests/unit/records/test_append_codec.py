@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
 from barnabas.records import append_codec, engine
-from barnabas.records.append_codec import DOES_NOT_FIT
 from barnabas.records.batch import HEADER_SIZE
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.record import Header
@@ -36,7 +35,9 @@ ROWS: list[Row] = [
 def filled(rows: list[Row], limit: int) -> append_codec.RecordBuffer:
     buffer: append_codec.RecordBuffer = engine.append_codec.RecordBuffer(limit)
     for index, row in enumerate(rows):
-        assert buffer.append(*row) == index
+        handle = buffer.append("batch", *row)
+        assert handle is not None
+        assert (handle.pending, handle.delta, handle.timestamp_ms) == ("batch", index, row[3])
     return buffer
 
 
@@ -65,22 +66,22 @@ def test_appended_records_are_the_builders() -> None:
 def test_both_engines_write_the_same_bytes(rows: list[Row]) -> None:
     chosen, plain = filled(rows, 1 << 20), append_codec.RecordBuffer(1 << 20)
     for row in rows:
-        plain.append(*row)
+        plain.append(None, *row)
     assert chosen.take() == plain.take()
 
 
 def test_a_full_buffer_takes_nothing_more_and_stays_as_it_was() -> None:
     buffer = filled([(None, b"x" * 100, [], 5)] * 3, 500)
     size = buffer.size()
-    assert buffer.append(None, b"y" * 200, (), 5) == DOES_NOT_FIT
+    assert buffer.append(None, None, b"y" * 200, (), 5) is None
     assert (len(buffer), buffer.size()) == (3, size)
-    assert buffer.append(None, b"small", (), 5) == 3
+    assert buffer.append(None, None, b"small", (), 5) is not None
     assert buffer.size() <= 500
 
 
 def test_the_first_record_fits_whatever_the_limit() -> None:
     buffer = filled([(None, b"x" * 5000, [], 5)], 100)
-    assert buffer.append(None, b"", (), 5) == DOES_NOT_FIT
+    assert buffer.append(None, None, b"", (), 5) is None
     assert len(buffer.take()[0]) > 5000
 
 
@@ -97,7 +98,7 @@ def test_a_record_that_is_refused_leaves_the_batch_as_it_was(row: tuple[object, 
     buffer = filled(ROWS[:1], 1000)
     size = buffer.size()
     with pytest.raises((TypeError, ValueError), match=complaint):
-        buffer.append(*row)  # type: ignore[arg-type]
+        buffer.append(None, *row)  # type: ignore[arg-type]
     assert (len(buffer), buffer.size()) == (1, size)
 
 
