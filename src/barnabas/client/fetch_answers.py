@@ -34,13 +34,16 @@ class FetchAnswers:
 
     def apply(self, broker: BrokerInfo, state: PartitionState, offset: int, data: Any) -> Chunk | None:
         """What came of asking a broker for the records from an offset on: the records, if there are any."""
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._out_of_range(broker, state, offset)
+        is_truncated = data.diverging_epoch.end_offset >= 0
+        if state.read_replica == broker.node_id and (is_truncated or data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE):
+            state.read_replica = None  # it may be behind: only the leader's word counts
+        elif data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(state, offset)
         elif data.error_code != ErrorCode.NONE:
             state.read_replica = None
             self._client.metadata.forget([state.partition.topic])
             self.failed(state, refused(data.error_code, f"cannot read {state.partition}"))
-        elif data.diverging_epoch.end_offset >= 0:
+        elif is_truncated:
             self._diverged(state, data.diverging_epoch)
         else:
             return self._succeeded(state, offset, data)
@@ -61,10 +64,8 @@ class FetchAnswers:
             self._tell(state, CorruptRecords(state.partition, offset, error))
             return None
 
-    def _out_of_range(self, broker: BrokerInfo, state: PartitionState, offset: int) -> None:
-        if state.read_replica == broker.node_id:
-            state.read_replica = None  # it may be behind or ahead: only the leader's word counts
-        elif self._options.auto_offset_reset == "none":
+    def _out_of_range(self, state: PartitionState, offset: int) -> None:
+        if self._options.auto_offset_reset == "none":
             self._tell(state, NoOffset(state.partition, offset))
         else:
             reset = self._options.auto_offset_reset

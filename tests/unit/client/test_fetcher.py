@@ -149,9 +149,15 @@ def test_a_nearer_replica_is_read_until_it_fails() -> None:
     assert [who for who, _ in script.asked[:4]] == [LEADER, FOLLOWER, FOLLOWER, LEADER]
 
 
-def test_only_the_leader_can_say_that_an_offset_is_out_of_range() -> None:
-    out_of_range = answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
-    script = Script(answer(preferred_read_replica=FOLLOWER), out_of_range, answer(batch(0, 2)))
+@pytest.mark.parametrize(
+    "claim",
+    [
+        answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE),
+        answer(diverging_epoch=EpochEndOffset(epoch=2, end_offset=0)),
+    ],
+)
+def test_only_the_leader_can_say_that_an_offset_is_not_in_the_log(claim: PartitionData) -> None:
+    script = Script(answer(preferred_read_replica=FOLLOWER), claim, answer(batch(0, 2)))
 
     async def work(consumer: Consumer) -> None:
         assert await values(consumer, 2) == [0, 1]
