@@ -12,14 +12,27 @@ from barnabas import KafkaError
 from barnabas.testing import Cluster, ClusterError
 from tests.peers import answers_metadata, eventually
 
-QUICK_SESSIONS = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 400}
+QUICK_SESSIONS = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 500}
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[Cluster]:
-    """Every test leaves it whole."""
+def the_three() -> Iterator[Cluster]:
     with Cluster(3, options=QUICK_SESSIONS) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def three(the_three: Cluster) -> Cluster:
+    """Every test mends what it has broken; a broker that was away needs a moment until it can take replicas."""
+
+    def is_whole() -> bool:
+        try:
+            return bool(the_three.create_topic(replication_factor=3))
+        except KafkaError:
+            return False
+
+    eventually(is_whole, True, timeout=60)
+    return the_three
 
 
 def write(cluster: Cluster, topic: str, value: bytes) -> None:

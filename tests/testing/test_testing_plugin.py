@@ -93,10 +93,3 @@ def test_workers_of_xdist_have_clusters_of_their_own(project: Path) -> None:
 def test_nothing_is_imported_until_a_fixture_is_used(project: Path) -> None:
     (project / "test_imports.py").write_text(IMPORTS_PROJECT)
     assert "1 passed" in run_pytest(project, *NO_ASYNCIO)
-
-
-def test_the_fixtures_and_the_marker_are_documented(project: Path) -> None:
-    fixtures = run_pytest(project, "--fixtures")
-    assert "barnabas_cluster" in fixtures
-    assert "barnabas_topic" in fixtures
-    assert "@pytest.mark.barnabas(brokers=1" in run_pytest(project, "--markers")

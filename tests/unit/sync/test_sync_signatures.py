@@ -59,7 +59,8 @@ def pairs() -> Iterator[tuple[type, type]]:
 
 
 def methods(cls: type) -> dict[str, object]:
-    return {name: member for name, member in inspect.getmembers(cls) if not name.startswith("_")}
+    members = inspect.getmembers(cls, lambda member: inspect.isfunction(member) or isinstance(member, property))
+    return {name: member for name, member in members if not name.startswith("_")}
 
 
 @pytest.mark.parametrize(("with_async", "without"), list(pairs()), ids=lambda cls: cls.__name__)
