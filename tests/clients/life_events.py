@@ -44,12 +44,12 @@ class Events:
         count = 0
         for connection in psutil.Process().net_connections("tcp"):
             if connection.raddr and connection.raddr.port in self._ports and self._random.random() < 0.5:
-                with socket.socket(fileno=os.dup(connection.fd)) as other_handle:
-                    try:
+                try:
+                    with socket.socket(fileno=os.dup(connection.fd)) as other_handle:
                         other_handle.shutdown(socket.SHUT_RDWR)
                         count += 1
-                    except OSError:
-                        pass  # it is not connected yet, or not any more
+                except OSError:
+                    pass  # it is not connected yet, or not any more
         return count
 
     async def disturb_brokers(self, until: float) -> None:
