@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     import pyarrow
 
 COLUMNS = ("value", "key", "headers", "timestamp", "partition")
+_BYTES_OR_TEXT = (
+    "binary", "large_binary", "binary_view", "string", "large_string", "string_view", "fixed_size_binary",
+)  # fmt: skip
 _MOST_ROWS = 1 << 18
 """So many are looked at in one go: the loop must not stand still for long."""
 
@@ -80,10 +83,15 @@ def _binary(name: str, column: pyarrow.Array) -> BinaryColumn | None:
         return None
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    kinds = ("binary", "large_binary", "binary_view", "string", "large_string", "string_view", "fixed_size_binary")
-    if not any(getattr(types, f"is_{kind}")(column.type) for kind in kinds):
+    if not _is_bytes_or_text(column.type):
         raise _wrong_type(name, column, "bytes or text")
     return BinaryColumn.from_arrow(column)
+
+
+def _is_bytes_or_text(kind: pyarrow.DataType) -> bool:
+    from pyarrow import types
+
+    return any(getattr(types, f"is_{name}")(kind) for name in _BYTES_OR_TEXT)
 
 
 def _headers(column: pyarrow.Array) -> HeadersColumn | None:
@@ -94,8 +102,10 @@ def _headers(column: pyarrow.Array) -> HeadersColumn | None:
         return None
     if types.is_large_list(column.type):
         column = column.cast(pyarrow.list_(column.type.value_field))
-    if not (types.is_list(column.type) or types.is_map(column.type)) or column.values.type.num_fields != 2:
-        raise _wrong_type("headers", column, "lists of pairs (key, value), or maps")
+    is_list = types.is_list(column.type) or types.is_map(column.type)
+    pair = [field.type for field in column.values.flatten()] if is_list and types.is_struct(column.values.type) else []
+    if len(pair) != 2 or not _is_bytes_or_text(pair[0]) or not (_is_bytes_or_text(pair[1]) or types.is_null(pair[1])):
+        raise _wrong_type("headers", column, "lists of pairs (key, value), or maps, of text to bytes")
     return HeadersColumn.from_arrow(column)
 
 

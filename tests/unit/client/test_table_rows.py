@@ -76,6 +76,14 @@ def test_columns_of_nothing_are_as_if_they_were_not_there() -> None:
     assert part.partitions is None
 
 
+@pytest.mark.parametrize("lists", [pyarrow.list_, pyarrow.large_list])
+def test_headers_without_values_are_headers(lists: Any) -> None:
+    kind = lists(pyarrow.struct([("key", pyarrow.large_string()), ("value", pyarrow.null())]))
+    headers = pyarrow.array([[], [{"key": "a", "value": None}]], kind)
+    table = pyarrow.table({"value": ["x", "y"], "headers": headers})
+    assert [record.headers for record in records(only(table))] == [(), (("a", None),)]
+
+
 def test_whole_milliseconds_are_a_timestamp() -> None:
     table = pyarrow.table({"value": ["a"], "timestamp": pyarrow.array([5], pyarrow.uint32())})
     assert [record.timestamp_ms for record in records(only(table))] == [5]
@@ -97,6 +105,7 @@ def test_a_data_frame_is_a_table() -> None:
         ({"value": ["a"], "partition": [0.5]}, "column 'partition' is of type double"),
         ({"value": ["a"], "headers": ["b"]}, "column 'headers' is of type string"),
         ({"value": ["a"], "headers": [["b"]]}, "column 'headers' is of type list"),
+        ({"value": ["a"], "headers": [[{"key": 1, "value": b"b"}]]}, "pairs .*, or maps, of text to bytes there"),
         ({"value": ["a"], "timestamp": [-7]}, "timestamp -7 of row 0 is out of range"),
         ({"value": ["a"], "partition": [2**40]}, "1099511627776"),
     ],
