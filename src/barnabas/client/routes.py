@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from barnabas.client.client import Client
 from barnabas.client.errors import refused
-from barnabas.client.metadata import BrokerInfo, TopicPartition
+from barnabas.client.metadata import BrokerInfo, TopicPartition, by_topic
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 
@@ -49,9 +49,7 @@ class AnyBroker:
 class Controller:
     """For what only the controller decides."""
 
-    again = frozenset(
-        {ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED}
-    )
+    again = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
 
     async def locate(self, client: Client, items: list[Any], *, anew: bool) -> Mapping[Any, Place]:
         if anew:
@@ -69,12 +67,21 @@ class Leaders:
         if anew:
             client.metadata.forget({partition.topic for partition in items})
         places: dict[TopicPartition, Place] = {}
-        for partition in items:
+        for topic, indexes in by_topic(items).items():
+            partitions = [TopicPartition(topic, index) for index in indexes]
             try:
-                places[partition] = await client.metadata.leader_of(partition)
+                await client.metadata.topic(topic)
             except KafkaError as error:
-                places[partition] = error
+                places.update(dict.fromkeys(partitions, error))
+            else:
+                places.update({partition: await self._leader(client, partition) for partition in partitions})
         return places
+
+    async def _leader(self, client: Client, partition: TopicPartition) -> Place:
+        try:
+            return await client.metadata.leader_of(partition)
+        except KafkaError as error:
+            return error
 
 
 class KeyType(IntEnum):
