@@ -83,10 +83,42 @@ def test_a_mistyped_verb_is_told_the_nearest_one() -> None:
     assert "Did you mean 'topic'?" in done.stderr
 
 
-def test_no_broker_is_one_line_that_says_what_to_do() -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        "topic list",
+        "produce orders",
+        "consume orders",
+        "consume orders --group billing",
+        "group describe billing",
+        "config describe topic orders",
+        "txn list",
+        "bench produce orders",
+        "cluster health",
+    ],
+)
+def test_no_broker_is_one_line_that_says_what_to_do(words: str) -> None:
     address = f"127.0.0.1:{peers.free_port()}"
-    done = run_barnabas("topic", "list", "-b", address)
+    done = run_barnabas(*words.split(), "-b", address)
     assert_one_line(done, f"cannot reach broker at {address}: connection refused; is it running?")
+
+
+def test_a_wrong_address_is_an_error_of_usage() -> None:
+    done = run_barnabas("topic", "list", "-b", "host:no-port")
+    assert done.returncode == 2
+    assert "'host:no-port' is not an address of the form host:port" in done.stderr
+
+
+def test_a_topic_that_is_not_there_is_one_line(run: Run, topic_name: str) -> None:
+    for words in (
+        "consume {}",
+        "consume {} --group g",
+        "topic describe {}",
+        "txn producers {}",
+        "topic trim {} --before 1",
+    ):
+        done = run(*words.format(topic_name).split())
+        assert_one_line(done, f"topic '{topic_name}' does not exist; `barnabas topic list` shows the topics")
 
 
 # topics
@@ -120,13 +152,15 @@ def test_refusals_are_one_line_with_the_topic(run: Run, ok: Ok, topic_name: str)
     assert_one_line(run("consume", topic_name, "-p", "7"), "no partition 7")
 
 
-def test_trim_drops_the_oldest_records(ok: Ok, topic_name: str) -> None:
+def test_trim_drops_the_oldest_records_for_good(run: Run, ok: Ok, topic_name: str) -> None:
     ok("topic", "create", topic_name, "-p", "1")
     ok("produce", topic_name, input="".join(f"{number}\n" for number in range(20)))
     assert json.loads(ok("topic", "trim", topic_name, "--before", "-5", "-o", "json")) == [
         {"topic": topic_name, "partition": 0, "log_start_offset": 15}
     ]
     assert ok("consume", topic_name) == "15\n16\n17\n18\n19\n"
+    for words in ("consume {} --offset 14", "consume {} --offset 21", "topic trim {} --before 21"):
+        assert_one_line(run(*words.format(topic_name).split()), f"{topic_name}-0 has no offset", "it holds 15 to 19")
 
 
 # the cluster

@@ -128,7 +128,7 @@ def test_wrong_groups_and_offsets_are_one_line_that_says_what_to_do(run: Run, ok
     assert_one_line(run("group", "delete", nobody), nobody)
     assert_one_line(run("group", "reset", nobody, "--to", "end"), f"group '{nobody}' has committed nothing", "--topic")
     beyond = run("group", "reset", nobody, "--to", "11", "--topic", topic, "--execute")
-    assert_one_line(beyond, f"{topic}-0 has no offset 11: it holds 0 to 9; nothing was changed")
+    assert_one_line(beyond, f"{topic}-0 has no offset 11: it holds 0 to 9; nothing was done")
     assert_one_line(run("group", "reset", nobody, "--shift", "1", "--topic", topic), "to shift from")
     assert_one_line(run("group", "reset", nobody, "--to", "end", "--topic", nobody), f"topic '{nobody}' does not exist")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from barnabas.cli.output import counted, fail
+from barnabas.cli.places import check_offset
 from barnabas.cli.session import choose_partitions
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.offsets import OffsetReset
@@ -31,9 +32,7 @@ async def placed(admin: Admin, group: str, partitions: Collection[TopicPartition
     if isinstance(place, Absolute):
         first, end = await _edges(admin, group, partitions)
         for partition in partitions:
-            if not first[partition] <= place.offset <= end[partition]:
-                holds = f"it holds {first[partition]} to {end[partition] - 1}" if end[partition] else "it is empty"
-                fail(f"{partition} has no offset {place.offset}: {holds}; nothing was changed")
+            check_offset(partition, place.offset, first[partition], end[partition])
     return moves
 
 

@@ -101,6 +101,7 @@ async def round_trips(client: Client, producer: Producer, topic: str, records: i
                 for number in range(records):
                     await asyncio.sleep(started + number / rate - now())
                     producer.post(topic, payloads[number % _VALUES], key=mark + number.to_bytes(8))
+                await producer.flush()  # raises for a record that nobody will ever read
 
             async def read_back(consumer: Consumer) -> None:
                 while len(load.latencies_ms) < records:

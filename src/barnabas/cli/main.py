@@ -130,6 +130,8 @@ def _fail(error: Exception) -> NoReturn:
     from barnabas.cli.remedies import told
     from barnabas.core.errors import KafkaError
 
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
     if not isinstance(error, KafkaError | OSError | contexts.ContextError):
         raise error
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))

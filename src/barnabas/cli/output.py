@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum, StrEnum
 from typing import Any, NoReturn, TextIO
+from unicodedata import combining, east_asian_width
 
 import typer
 
@@ -86,7 +87,7 @@ class Table:
         self._columns = list(dict.fromkeys(column for row in rows for column in row))
         self._titles = [column.replace("_", " ").upper() for column in self._columns]
         cells = [self._cells(row) for row in rows]
-        self._widths = [max(map(len, column)) for column in zip(self._titles, *cells)]
+        self._widths = [max(map(_width, column)) for column in zip(self._titles, *cells)]
         self._is_number = [_are_numbers([row.get(column) for row in rows]) for column in self._columns]
         self._is_begun = False
 
@@ -103,7 +104,7 @@ class Table:
 
     def _line(self, texts: Sequence[str]) -> str:
         padded = zip(texts, self._widths, self._is_number)
-        return "  ".join(text.rjust(width) if right else text.ljust(width) for text, width, right in padded).rstrip()
+        return "  ".join(_pad(text, width, right) for text, width, right in padded).rstrip()
 
 
 class RowPrinter:
@@ -140,7 +141,25 @@ def _cell(value: object) -> str:
         return " ".join(f"{key}={_cell(item)}" for key, item in value.items()) or "-"
     if isinstance(value, list):
         return ",".join(map(_cell, value)) or "-"
-    return str(value)
+    text = str(value)
+    return text if text.isprintable() else "".join(map(_printable, text))
+
+
+def _printable(character: str) -> str:
+    """A newline would break a row, and an escape sequence could command the terminal."""
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
+
+
+def _pad(text: str, width: int, right: bool) -> str:
+    padding = " " * (width - _width(text))
+    return padding + text if right else text + padding
+
+
+def _width(text: str) -> int:
+    """In columns of a terminal: letters of East Asia take two, accents that stand by themselves none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text)
 
 
 def counted(count: int, noun: str) -> str:

@@ -9,6 +9,7 @@ from typing import Literal
 
 import typer
 
+from barnabas.cli.places import offsets_at
 from barnabas.cli.progress import Unit, file_bytes, progress
 from barnabas.cli.record_printer import Print
 from barnabas.client.client import Client
@@ -30,8 +31,9 @@ async def open_consumer(
 ) -> AsyncIterator[Consumer]:
     """A consumer of the partitions from a place on, or a member of a group for their topic, which begins there."""
     if group is None:
-        async with Consumer(client, isolation_level=isolation) as consumer:
-            await consumer.assign_at(partitions, place)
+        # What retention deletes under a slow reader is gone; it goes on with the first record that is left.
+        async with Consumer(client, isolation_level=isolation, auto_offset_reset="earliest") as consumer:
+            consumer.assign(await offsets_at(client, partitions, place))
             yield consumer
         return
     if not isinstance(place, Beginning | End):

@@ -31,12 +31,12 @@ def trim(
     place = parse_place(before, "--before")
 
     async def work(client: Client) -> dict[TopicPartition, int]:
+        from barnabas.cli.places import offsets_at
         from barnabas.client.admin.records import Records
         from barnabas.client.admin.topics import Topics
-        from barnabas.client.list_offsets import resolve_offsets
 
         partitions = choose_partitions(await Topics(client).describe(name), partition)
-        return await Records(client).delete(await resolve_offsets(client, partitions, place))
+        return await Records(client).delete(await offsets_at(client, partitions, place))
 
     trimmed = sorted(run(bootstrap, work).items())
     rows = [{"topic": p.topic, "partition": p.partition, "log_start_offset": low} for p, low in trimmed]

@@ -102,3 +102,13 @@ def test_a_terminal_gets_colours_unless_it_declines(monkeypatch: pytest.MonkeyPa
 def test_a_pipe_gets_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
     show_rows(ROWS, Output.TABLE)
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_columns_align_whatever_the_cells_hold() -> None:
+    rows = [{"key": "日本", "value": "a\nb\x1b[31m"}, {"key": "e\u0301", "value": "x"}, {"key": "plain", "value": "y"}]
+    assert format_table(rows).splitlines() == [
+        "KEY    VALUE",
+        "日本   a\\nb\\x1b[31m",
+        "e\u0301      x",
+        "plain  y",
+    ]
