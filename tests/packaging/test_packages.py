@@ -97,6 +97,8 @@ def test_the_archives_hold_what_they_should(packages: Packages) -> None:
     assert not [name for name in names if name.endswith((".so", ".c", ".pyc"))]
     with zipfile.ZipFile(packages.wheel) as archive:
         files = archive.namelist()
+        (entry_points,) = [archive.read(name).decode() for name in files if name.endswith("/entry_points.txt")]
+    assert "[pytest11]\nbarnabas = barnabas.testing.plugin" in entry_points
     assert "barnabas/py.typed" in files
     assert [name for name in files if name.startswith("barnabas/records/_codec_c.") and not name.endswith(".c")]
     assert [name for name in files if name.endswith("/licenses/LICENSE")]
