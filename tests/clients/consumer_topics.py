@@ -15,14 +15,17 @@ T = TypeVar("T")
 
 
 class Source:
-    """One topic of a cluster, seen from outside."""
+    """One topic of a cluster, seen from outside. With 0 partitions it is there already, and has one."""
 
     def __init__(self, address: str, topic: str, partitions: int = 1) -> None:
         self.address = address
         self.topic = topic
         self._settings = {"bootstrap.servers": address, "log_level": 0}
         self._admin = AdminClient(self._settings)
-        self.create(topic, partitions)
+        if partitions:
+            self.create(topic, partitions)
+        else:
+            self._expect(topic, 1)
 
     def create(self, topic: str, partitions: int = 1) -> None:
         self._admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(20)
