@@ -159,10 +159,10 @@ class Accumulator:
             try:
                 parked.placed(self._place(topic, parked))
             except KafkaError as error:
-                self._sender.give_up_parked(parked, error)
+                self._sender.fates.give_up_parked(parked, error)
             except Exception as error:  # of the caller's partitioner
                 reason = f"no partition was chosen for a record of {topic.name!r}: {error!r}"
-                self._sender.give_up_parked(parked, KafkaError(ErrorCode.INVALID_RECORD, reason))
+                self._sender.fates.give_up_parked(parked, KafkaError(ErrorCode.INVALID_RECORD, reason))
             else:
                 self._memory.release(parked.reserved_bytes)
 

@@ -306,11 +306,11 @@ class Producer:
         self._session.check()
         sender = self._open_sender()
         return ProducerMetrics(
-            records_sent=sender.records_sent,
-            bytes_sent=sender.bytes_sent,
-            records_failed=sender.records_failed,
+            records_sent=sender.fates.records_sent,
+            bytes_sent=sender.fates.bytes_sent,
+            records_failed=sender.fates.records_failed,
             requests_sent=sender.requests_sent,
-            batches_repeated=sender.batches_repeated,
+            batches_repeated=sender.fates.batches_repeated,
             buffered_bytes=self._memory.used_bytes,
             batches_waiting=sum(len(queue.waiting) for queue in sender.active),
             batches_in_flight=sum(len(queue.in_flight) for queue in sender.active),

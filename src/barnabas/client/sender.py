@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from barnabas.client.batch_fates import Fates
 from barnabas.client.buffer_memory import BufferMemory
 from barnabas.client.client import Client
 from barnabas.client.delivery import Appended, Failures, Pending
-from barnabas.client.errors import DeliveryTimeout, RecordTooLarge
+from barnabas.client.errors import DeliveryTimeout
 from barnabas.client.identity import Identity, ProducerIdentity
 from barnabas.client.metadata import BrokerInfo, TopicPartition
 from barnabas.client.partition_queue import PartitionQueue
@@ -31,13 +32,6 @@ from barnabas.records.compression import Compression
 
 _log = logs.get_logger(__name__)
 ACKS_NONE = 0
-_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
-_GAPS = (
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    ErrorCode.UNKNOWN_PRODUCER_ID,
-    ErrorCode.INVALID_PRODUCER_EPOCH,
-)
-"""What a leader says whose count of our sequence numbers is not ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +77,10 @@ class Sender:
         self.topics: dict[str, ProducerTopic] = {}
         self.active: dict[PartitionQueue, None] = {}
         """The queues that hold a batch, waiting or in flight, the longest unserved first."""
+        self.fates = Fates(client, rules.compression, identity, memory, failures)
         self.requests_sent = 0
-        self.batches_repeated = 0
-        self.records_sent = 0
-        self.bytes_sent = 0
-        self.records_failed = 0
         self._client = client
         self._memory = memory
-        self._failures = failures
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[int, Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -136,14 +126,14 @@ class Sender:
         """Give up everything that is not in flight."""
         for topic in self.topics.values():
             while topic.parked:
-                self.give_up_parked(topic.parked.popleft(), error)
+                self.fates.give_up_parked(topic.parked.popleft(), error)
         for queue in self.active:
             self._abandon(queue, error)
 
     def _abandon(self, queue: PartitionQueue, error: KafkaError) -> None:
         queue.close()
         while queue.waiting:
-            self._give_up(queue.waiting.popleft(), error)
+            self.fates.give_up(queue.waiting.popleft(), error)
 
     async def discard(self, error: KafkaError) -> None:
         """Give up everything, what is in flight when it is answered; whoever does this tells of it."""
@@ -151,7 +141,7 @@ class Sender:
         while any(queue.in_flight for queue in self.active):
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
             self.abandon_waiting(error)
-        self._failures.clear()
+        self.fates.failures.clear()
 
     async def close(self, error: KafkaError) -> None:
         """Stop; what is still unsettled fails with `error`."""
@@ -165,7 +155,7 @@ class Sender:
         self.abandon_waiting(error)
         for queue in self.active:
             for batch in queue.in_flight:
-                self._give_up(batch, error)
+                self.fates.give_up(batch, error)
             queue.in_flight.clear()
         self.active.clear()
 
@@ -278,7 +268,9 @@ class Sender:
         problem = queue.problem or self.topics[queue.partition.topic].problem
         for batch in queue.expire(now, limit):
             what = f"{batch.record_count} records for {queue.partition} were not acknowledged"
-            self._give_up(batch, DeliveryTimeout(what, "delivery_timeout_ms", self.rules.delivery_timeout_ms, problem))
+            self.fates.give_up(
+                batch, DeliveryTimeout(what, "delivery_timeout_ms", self.rules.delivery_timeout_ms, problem)
+            )
 
     # what has to be looked for
 
@@ -293,7 +285,7 @@ class Sender:
         while topic.parked and topic.parked[0].deadline <= now:
             what = f"nothing was learned of topic {topic.name!r}"
             error = DeliveryTimeout(what, "max_block_ms", self.rules.max_block_ms, topic.problem)
-            self.give_up_parked(topic.parked.popleft(), error)
+            self.fates.give_up_parked(topic.parked.popleft(), error)
         if topic.parked:
             self._look_again(topic.parked[0].deadline)
         if topic.parked or (topic.queues and now > topic.learned_at + self.rules.metadata_max_age_ms / 1000):
@@ -312,7 +304,7 @@ class Sender:
     def _refuse(self, topic: ProducerTopic, error: KafkaError) -> None:
         """The cluster will not have records of this topic."""
         while topic.parked:
-            self.give_up_parked(topic.parked.popleft(), error)
+            self.fates.give_up_parked(topic.parked.popleft(), error)
         for queue in topic.queues:
             self._abandon(queue, error)
 
@@ -333,16 +325,16 @@ class Sender:
             if rules.acks == ACKS_NONE:
                 await client.send(leader, request)
                 for queue, batch in sent:
-                    self._appended(queue, batch, Appended())
+                    self.fates.appended(queue, batch, Appended())
             else:
                 response = await client.ask(leader, request, highest=identity.highest_produce_version)
                 if response.throttle_time_ms:
                     lane.muted_until = client.clock.monotonic() + response.throttle_time_ms / 1000
                 for (queue, batch), outcome in answers(request, response, sent):
                     if isinstance(outcome, Appended):
-                        self._appended(queue, batch, outcome)
+                        self.fates.appended(queue, batch, outcome)
                     else:
-                        self._refused(queue, batch, outcome)
+                        self.fates.refused(queue, batch, outcome)
             lane.is_proven = True
         except KafkaError as error:
             lane.is_proven = False
@@ -357,68 +349,4 @@ class Sender:
     def _fail_attempt(self, sent: list[Sent], error: KafkaError) -> None:
         for queue, batch in sent:
             if batch in queue.in_flight:
-                self._refused(queue, batch, error)
-
-    def _appended(self, queue: PartitionQueue, batch: ProducerBatch, appended: Appended) -> None:
-        queue.settle(batch)
-        queue.problem = None
-        if batch.done.done():
-            return  # too late: it was given up
-        self.records_sent += batch.count
-        self.bytes_sent += batch.size_bytes
-        batch.drop()
-        batch.complete(appended)
-        self._memory.release(batch.reserved_bytes)
-
-    def _refused(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
-        """Decide whether a batch that was not appended is sent again, in parts, or given up."""
-        code = error.code
-        now = self._client.clock.monotonic()
-        queue.problem = error
-        if batch.done.done():
-            queue.settle(batch)
-        elif code in _TOO_LARGE and batch.count > 1:
-            queue.split(batch, self.rules.compression)
-            batch.drop()
-            self._memory.release(batch.reserved_bytes)
-        elif code in _GAPS and self._may_be_in_order_later(queue, batch):
-            queue.repeat(batch, now if batch.attempts == 1 else now + self._client.backoff_seconds(batch.attempts))
-        elif error.retriable:
-            self.batches_repeated += 1
-            self._client.metadata.forget([queue.partition.topic])
-            queue.repeat(batch, now + self._client.backoff_seconds(batch.attempts - 1))
-        else:
-            queue.settle(batch)
-            self._give_up(batch, RecordTooLarge(_too_large(queue, batch)) if code in _TOO_LARGE else error)
-
-    def _may_be_in_order_later(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Whether numbers that the leader refuses are right once earlier batches are in, or under the next epoch."""
-        if not self.identity.is_idempotent:
-            return False
-        if batch.leads:
-            queue.has_gap = self.identity.transactional_id is None
-            return queue.has_gap
-        return True
-
-    def _give_up(self, batch: ProducerBatch, error: KafkaError) -> None:
-        self.records_failed += batch.record_count
-        _log.warning("records not delivered", partition=batch.partition, count=batch.record_count, problem=str(error))
-        batch.fail(error, batch.record_count)
-        batch.drop()
-        self._memory.release(batch.reserved_bytes)
-        self._failures.add(batch)
-        self.identity.lost(error)
-
-    def give_up_parked(self, parked: ParkedRecord, error: KafkaError) -> None:
-        self.records_failed += 1
-        parked.pending.fail(error, 1)
-        self._memory.release(parked.reserved_bytes)
-        self._failures.add(parked.pending)
-        self.identity.lost(error)
-
-
-def _too_large(queue: PartitionQueue, batch: ProducerBatch) -> str:
-    return (
-        f"a record of {batch.size_bytes} bytes is more than topic {queue.partition.topic!r} takes; "
-        "raise its max.message.bytes, or send less at once"
-    )
+                self.fates.refused(queue, batch, error)

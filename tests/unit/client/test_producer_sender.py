@@ -335,3 +335,30 @@ def test_many_unseen_failures_are_one_error() -> None:
             await producer.flush()
 
     run(cluster, work)
+
+
+def test_records_that_waited_for_a_topic_go_before_those_posted_when_it_is_known() -> None:
+    cluster = ScriptedCluster(metadata_errors=deque([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]))
+
+    async def work(client: Client) -> list[int]:
+        async with Producer(client) as producer:
+            waiting = [producer.post(TOPIC, value) for value in numbers(3)]
+            await asyncio.sleep(0)
+            await producer.partition_count(TOPIC)
+            later = [producer.post(TOPIC, value) for value in numbers(3)]
+            return [(await delivery).offset for delivery in waiting + later]
+
+    assert run(cluster, work) == list(range(6))
+
+
+def test_what_is_given_up_twice_is_counted_once() -> None:
+    cluster = ScriptedCluster(faults=deque([inf]))
+
+    async def work(client: Client) -> int:
+        async with Producer(client, delivery_timeout_ms=1000) as producer:
+            with pytest.raises(DeliveryTimeout):
+                await producer.send(TOPIC, b"x")
+            sender = producer._open_sender()
+        return sender.fates.records_failed
+
+    assert run(cluster, work) == 1
