@@ -28,6 +28,7 @@ from barnabas import (
     TopicPartition,
     TransactionAborted,
 )
+from barnabas.client.transaction_state import Phase
 from tests.clients.programs import started
 from tests.peers import BarnabasServer
 
@@ -324,20 +325,19 @@ def test_two_tasks_cannot_share_a_transaction_by_accident(cluster: str, topic_na
 
 def test_a_cancelled_block_is_aborted_and_a_cancelled_commit_goes_on(cluster: str, topic_name: str) -> None:
     async def work() -> None:
-        async with transactional(cluster, topic_name, linger_ms=300) as producer:
-            inside = asyncio.Event()
+        async with transactional(cluster, topic_name) as producer:
+            assert producer._transactions is not None
+            state = producer._transactions.state
 
             async def block(value: bytes, seconds: float) -> None:
                 async with producer.transaction():
                     producer.post(topic_name, value)
-                    inside.set()
                     await asyncio.sleep(seconds)
 
-            for value, seconds, pause in ((b"dropped", 60, 0.0), (b"kept", 0, 0.01)):
-                inside.clear()
+            for value, seconds, phase in ((b"dropped", 60, Phase.OPEN), (b"kept", 0, Phase.COMMITTING)):
                 task = asyncio.create_task(block(value, seconds))
-                await inside.wait()
-                await asyncio.sleep(pause)
+                while state.phase is not phase:  # noqa: ASYNC110  # nobody tells
+                    await asyncio.sleep(0)
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task
