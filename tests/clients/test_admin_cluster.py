@@ -16,7 +16,9 @@ from barnabas.client.admin.acls import Acl, AclFilter, AclOperation, AclResource
 from barnabas.client.admin.features import UpdateType
 from barnabas.client.admin.log_dirs import Replica
 from barnabas.client.admin.quotas import ANYONE, DEFAULT, QuotaEntity
+from barnabas.client.admin.tokens import Principal
 from barnabas.client.admin.users import ScramCredential, ScramMechanism
+from barnabas.client.connections import Address
 from barnabas.client.outcomes import PartlyFailed
 from barnabas.core.errors import ErrorCode
 from tests.clients.admin_work import administer, comes_to, judge, parted, produce
@@ -162,6 +164,36 @@ def test_the_quorum_is_described_on_kafka(kafka: Broker) -> None:
     assert found.observers == ()
 
 
+def test_voters_of_a_fixed_quorum_stay_on_kafka(kafka: Broker) -> None:
+    async def work(admin: Admin) -> None:
+        with pytest.raises(KafkaError, match=r"cannot add voter 9: .*kraft\.version") as caught:
+            await admin.quorum.add_voter(9, b"d" * 16, {"CONTROLLER": Address("127.0.0.1", 1)})
+        assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+        with pytest.raises(KafkaError, match=r"cannot remove voter 1: .*kraft\.version") as caught:
+            await admin.quorum.remove_voter(1, b"d" * 16)
+        assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+    administer(kafka.address, work)
+
+
+TOKEN_CALLS: list[Callable[[Admin], Awaitable[object]]] = [
+    lambda admin: admin.tokens.create(owner=Principal("alice"), renewers=[Principal("bob")], max_lifetime_ms=1000),
+    lambda admin: admin.tokens.renew(b"secret", 1000),
+    lambda admin: admin.tokens.expire(b"secret"),
+    lambda admin: admin.tokens.describe([Principal("alice")]),
+]
+
+
+def test_tokens_are_refused_to_who_has_not_signed_in_on_kafka(kafka: Broker) -> None:
+    async def work(admin: Admin) -> None:
+        for call in TOKEN_CALLS:
+            with pytest.raises(KafkaError, match="delegation token") as caught:
+                await call(admin)
+            assert caught.value.code is ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
+    administer(kafka.address, work)
+
+
 def test_quotas_are_set_and_removed_on_kafka(kafka: Broker, topic_name: str) -> None:
     alice = QuotaEntity(user=f"alice-{topic_name}", client_id=DEFAULT)
     address = QuotaEntity(ip="127.0.0.9")
@@ -282,6 +314,12 @@ def test_access_control_is_created_told_and_deleted_on_kafka(kafka: Broker, topi
 
 CALLS_OF_KAFKA_ALONE: dict[str, Callable[[Admin], Awaitable[object]]] = {
     "DescribeQuorum": lambda admin: admin.quorum.describe(),
+    "AddRaftVoter": lambda admin: admin.quorum.add_voter(1, b"d" * 16, {}),
+    "RemoveRaftVoter": lambda admin: admin.quorum.remove_voter(1, b"d" * 16),
+    "CreateDelegationToken": lambda admin: admin.tokens.create(),
+    "RenewDelegationToken": lambda admin: admin.tokens.renew(b""),
+    "ExpireDelegationToken": lambda admin: admin.tokens.expire(b""),
+    "DescribeDelegationToken": lambda admin: admin.tokens.describe(),
     "UpdateFeatures": lambda admin: admin.features.update({"group.version": 1}),
     "DescribeClientQuotas": lambda admin: admin.quotas.describe(),
     "AlterClientQuotas": lambda admin: admin.quotas.alter({QuotaEntity(user="a"): {"producer_byte_rate": 1}}),

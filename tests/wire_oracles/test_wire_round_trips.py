@@ -30,6 +30,7 @@ KAFKA_PYTHON_MODULES = (
     kafka.protocol.sasl,
 )
 UNKNOWN_TO_KAFKA_PYTHON = {
+    "AddRaftVoter",
     "AllocateProducerIds",
     "AlterPartition",
     "AlterShareGroupOffsets",
@@ -37,8 +38,13 @@ UNKNOWN_TO_KAFKA_PYTHON = {
     "BrokerRegistration",
     "ConsumerGroupDescribe",
     "ConsumerGroupHeartbeat",
+    "CreateDelegationToken",
     "DeleteShareGroupOffsets",
+    "DescribeDelegationToken",
     "DescribeShareGroupOffsets",
+    "ExpireDelegationToken",
+    "RemoveRaftVoter",
+    "RenewDelegationToken",
     "ShareGroupDescribe",
     "StreamsGroupDescribe",
     "UnregisterBroker",

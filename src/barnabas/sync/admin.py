@@ -26,6 +26,7 @@ from barnabas.client.admin import (
     records,
     share_groups,
     streams_groups,
+    tokens,
     topics,
     transactions,
     users,
@@ -153,6 +154,8 @@ class Features(Noun[features.Features]):
 
 class Quorum(Noun[quorum.Quorum]):
     describe = waits(quorum.Quorum.describe)
+    add_voter = waits(quorum.Quorum.add_voter)
+    remove_voter = waits(quorum.Quorum.remove_voter)
 
 
 class Quotas(Noun[quotas.Quotas]):
@@ -171,6 +174,13 @@ class Acls(Noun[acls.Acls]):
     describe = waits(acls.Acls.describe)
     create = waits(acls.Acls.create)
     delete = waits(acls.Acls.delete)
+
+
+class Tokens(Noun[tokens.Tokens]):
+    create = waits(tokens.Tokens.create)
+    renew = waits(tokens.Tokens.renew)
+    expire = waits(tokens.Tokens.expire)
+    describe = waits(tokens.Tokens.describe)
 
 
 class Admin(Client[AsyncAdmin]):
@@ -261,3 +271,7 @@ class Admin(Client[AsyncAdmin]):
     @property
     def acls(self) -> Acls:
         return Acls(self, self._noun(lambda admin: admin.acls))
+
+    @property
+    def tokens(self) -> Tokens:
+        return Tokens(self, self._noun(lambda admin: admin.tokens))

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin.records import Records
     from barnabas.client.admin.share_groups import ShareGroups
     from barnabas.client.admin.streams_groups import StreamsGroups
+    from barnabas.client.admin.tokens import Tokens
     from barnabas.client.admin.topics import Topics
     from barnabas.client.admin.transactions import Transactions
     from barnabas.client.admin.users import Users
@@ -184,3 +185,9 @@ class Admin:
         from barnabas.client.admin.acls import Acls
 
         return Acls(self._session.check())
+
+    @property
+    def tokens(self) -> Tokens:
+        from barnabas.client.admin.tokens import Tokens
+
+        return Tokens(self._session.check())

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from barnabas.client.client import Client
+from barnabas.client.connections import Address
 from barnabas.client.errors import refused
 from barnabas.client.routes import ANY, ask_one
 from barnabas.wire.messages.k55_describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
+from barnabas.wire.messages.k80_add_raft_voter import AddRaftVoterRequest, Listener
+from barnabas.wire.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
 
+_TIMEOUT_MS = 30_000
 _METADATA_TOPIC = "__cluster_metadata"
 
 
@@ -38,6 +43,26 @@ class Quorum:
     async def describe(self) -> QuorumDescription:
         request = DescribeQuorumRequest([RequestTopicData(_METADATA_TOPIC, [RequestPartitionData(0)])])
         return await ask_one(self._client, ANY, None, request, _read)
+
+    async def add_voter(self, voter_id: int, directory_id: bytes, endpoints: Mapping[str, Address]) -> None:
+        """Let a controller vote (KIP-853); `endpoints` are its addresses by the name of the listener."""
+        listeners = [Listener(name, *address) for name, address in endpoints.items()]
+        cluster_id = self._client.metadata.cluster.cluster_id
+        request = AddRaftVoterRequest(cluster_id, _TIMEOUT_MS, voter_id, directory_id, listeners)
+        await ask_one(self._client, ANY, None, request, _reader(f"cannot add voter {voter_id}"))
+
+    async def remove_voter(self, voter_id: int, directory_id: bytes) -> None:
+        """Let a controller vote no more."""
+        request = RemoveRaftVoterRequest(self._client.metadata.cluster.cluster_id, voter_id, directory_id)
+        await ask_one(self._client, ANY, None, request, _reader(f"cannot remove voter {voter_id}"))
+
+
+def _reader(what: str) -> Callable[[Any], None]:
+    def read(response: Any) -> None:
+        if response.error_code:
+            raise refused(response.error_code, what, response.error_message)
+
+    return read
 
 
 def _read(response: Any) -> QuorumDescription:

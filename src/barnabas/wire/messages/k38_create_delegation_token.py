@@ -1,0 +1,37 @@
+"""CreateDelegationToken: a token by which others act for a user (KIP-48).
+
+v3: for another user than oneself (KIP-373).
+"""
+
+from __future__ import annotations
+
+from barnabas.wire.schema import Buffer, array, bytes_, int16, int32, int64, request, response, string, struct
+
+
+@struct
+class CreatableRenewers:
+    principal_type: str = string()
+    principal_name: str = string()
+
+
+@request(key=38, versions="1-3", flexible="2+")
+class CreateDelegationTokenRequest:
+    owner_principal_type: str | None = string("3+", nullable="3+")
+    owner_principal_name: str | None = string("3+", nullable="3+")
+    renewers: list[CreatableRenewers] = array(CreatableRenewers)
+    max_lifetime_ms: int = int64()
+
+
+@response(key=38, versions="1-3", flexible="2+")
+class CreateDelegationTokenResponse:
+    error_code: int = int16()
+    principal_type: str = string()
+    principal_name: str = string()
+    token_requester_principal_type: str = string("3+")
+    token_requester_principal_name: str = string("3+")
+    issue_timestamp_ms: int = int64()
+    expiry_timestamp_ms: int = int64()
+    max_timestamp_ms: int = int64()
+    token_id: str = string()
+    hmac: Buffer = bytes_()
+    throttle_time_ms: int = int32()
