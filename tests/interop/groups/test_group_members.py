@@ -38,7 +38,6 @@ MEMBERS = {
     "kafka-python-cooperative": Client(
         "kafka_python", {"partition_assignment_strategy": "cooperative-sticky", **PYTHON_TIMES}
     ),
-    "barnabas-roundrobin": Client("barnabas", {"partition_assignment_strategy": "roundrobin", **OUR_TIMES}),
     "barnabas-cooperative": Client("barnabas", {"partition_assignment_strategy": "cooperative-sticky", **OUR_TIMES}),
     "barnabas-consumer": Client("barnabas", {"group_protocol": "consumer"}),
     "kafkajs": Client("kafkajs", {"sessionTimeout": str(SESSION_MS)}),

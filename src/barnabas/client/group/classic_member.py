@@ -75,7 +75,7 @@ class ClassicMember(Machine):
 
     def _join(self, now: float, busy: bool) -> Step:
         if not busy:
-            self.change = self._before_joining()
+            self._propose(self._before_joining())
             if self.change is None:
                 if self._topics is None:
                     return LookUp(None)
@@ -95,7 +95,7 @@ class ClassicMember(Machine):
             self._look_up_at = now + self.options.metadata_max_age_ms / 1000
             return LookUp(None if self.subscription.pattern or self._leadership is None else self._leadership.topics)
         if not busy:
-            self.change = self._move(self._target)
+            self._propose(self._move(self._target))
             if self.change is None and self._rejoin:
                 self._phase = _Phase.JOIN
                 return self._join(now, busy)

@@ -52,7 +52,7 @@ class ConsumerMember(Machine):
     def _next(self, now: float, *, busy: bool) -> Step:
         if self.generation < 0 and (self.owned or busy):
             if not busy:
-                self.change = self._loss()
+                self._propose(self._loss())
             return Rest()  # to join again is for members that own nothing
         if now >= self._beat_at or (self.generation >= 0 and self._news()):
             return Ask(self._heartbeat())
@@ -60,7 +60,7 @@ class ConsumerMember(Machine):
             self._look_up_at = now + MISSING_TOPIC_SECONDS
             return LookUp(None if self.subscription.pattern else self.subscription.topics)
         if self._target is not None and not busy:
-            self.change = self._move(self._named_target())
+            self._propose(self._move(self._named_target()))
         return Rest(min(self._beat_at, self._look_up_at if self._unnamed() else inf))
 
     def farewell(self) -> ConsumerGroupHeartbeatRequest | None:

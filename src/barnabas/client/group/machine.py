@@ -55,7 +55,8 @@ class Machine(ABC):
 
     def next(self, now: float, polled_at: float, *, busy: bool) -> Step:
         """What to do now; `polled_at` is when the caller was last heard of."""
-        if self._silent_since is None and now >= polled_at + self.options.max_poll_interval_ms / 1000:
+        deadline = polled_at + self.options.max_poll_interval_ms / 1000
+        if self._silent_since is None and now >= deadline:
             self._silent_since = polled_at
             farewell = self.farewell()
             self._forget_membership(TOO_SLOW.format(self.options.max_poll_interval_ms))
@@ -64,15 +65,11 @@ class Machine(ABC):
         if self._silent_since is not None:
             if polled_at == self._silent_since or busy:
                 if not busy:
-                    self.change = self._loss()
+                    self._propose(self._loss())
                 return Rest()
             self._silent_since = None
         step = self._next(now, busy=busy)
-        return (
-            Rest(min(step.until, polled_at + self.options.max_poll_interval_ms / 1000))
-            if isinstance(step, Rest)
-            else step
-        )
+        return Rest(min(step.until, deadline)) if isinstance(step, Rest) else step
 
     def done(self, change: Change) -> None:
         """The caller has carried out a change."""
@@ -109,6 +106,11 @@ class Machine(ABC):
     @abstractmethod
     def _forget_membership(self, reason: str) -> None:
         """The group goes on without this member."""
+
+    def _propose(self, change: Change | None) -> None:
+        """The caller, which is not busy, shall do this; if it is what was proposed before, it is not told again."""
+        if change != self.change:
+            self.change = change
 
     def _loss(self) -> Change | None:
         return Change(lost=ordered(self.owned)) if self.owned else None

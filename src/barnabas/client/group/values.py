@@ -33,9 +33,9 @@ class Subscription(NamedTuple):
     pattern: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Change:
-    """What a member has to do to its partitions, in this order; one change is not another, even with equal content."""
+    """What a member has to do to its partitions, in this order."""
 
     revoked: tuple[TopicPartition, ...] = ()
     """Still the member's own: it commits, then gives them up."""

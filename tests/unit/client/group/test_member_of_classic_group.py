@@ -298,3 +298,12 @@ def test_who_doubts_the_member_makes_it_ask_at_once() -> None:
     assert isinstance(game.step(), Rest)
     game.member.suspect()
     game.asks(HeartbeatRequest)
+
+
+def test_a_change_that_stays_the_same_is_proposed_once() -> None:
+    game = Game()
+    game.joins()
+    game.syncs(0)
+    first = game.rests()
+    game.beats()
+    assert game.rests() is first
