@@ -135,7 +135,7 @@ class Dispatcher:
         self._metrics = metrics
         self._monotonic = monotonic
         self._routes: dict[tuple[int, int], Route] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Coroutine[Any, Any, Any]] = {}
 
     def serve(self, connection: Connection, frame: memoryview) -> None:
         started = self._monotonic()
@@ -171,9 +171,8 @@ class Dispatcher:
         elif type(response) is CoroutineType:
             slot = connection.defer(exclusive=True)
             task = asyncio.ensure_future(self._run(response, context, slot))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            task.add_done_callback(lambda _: response.close())  # a task that is cancelled first never began it
+            self._tasks[task] = response
+            task.add_done_callback(self._tasks.pop)
         elif response is not None:
             connection.reply(self._encode(response, context))
         else:
@@ -239,6 +238,9 @@ class Dispatcher:
 
     async def close(self) -> None:
         """Let admin calls that are under way end, or end them."""
-        for task in list(self._tasks):
+        under_way = dict(self._tasks)
+        for task in under_way:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*under_way, return_exceptions=True)
+        for handling in under_way.values():
+            handling.close()  # a task that is cancelled before its first step never began it
