@@ -286,7 +286,7 @@ def test_a_corrupt_record_is_skipped_and_named(tmp_path: Path, caplog: pytest.Lo
 
     run(story())
     (error,) = caplog.records
-    assert (error.getMessage(), error.__dict__["fields"]["offset"]) == ("record skipped", 1)
+    assert (error.msg, error.__dict__["fields"]["offset"]) == ("record skipped", 1)
 
 
 # the end

@@ -212,7 +212,7 @@ def test_a_failure_of_our_own_is_counted_logged_and_ends_the_connection(
             assert bench.server.traffic.closed == {"internal error": 1}
 
     run("uvloop", work())
-    assert [record.getMessage() for record in caplog.records] == ["request failed"]
+    assert [record.msg for record in caplog.records] == ["request failed"]
     assert caplog.records[0].exc_info
 
 
