@@ -11,6 +11,9 @@ from barnabas.client.admin.configs import ResourceType
 from barnabas.client.admin.reassignments import Reassignment
 from barnabas.client.group.values import OffsetAndMetadata
 from barnabas.client.list_offsets import LATEST
+from barnabas.client.metadata import NO_LEADER
+from barnabas.client.outcomes import PartlyFailed
+from barnabas.core.errors import ErrorCode
 from tests.clients.admin_work import administer, comes_to, produce
 from tests.cluster.three_brokers import NUMBERS, Cluster, seconds_until, three_brokers
 
@@ -104,6 +107,36 @@ def test_a_move_is_under_way_called_off_and_done(brokers: Cluster, topic_name: s
         assert await admin.elections.preferred([partition]) == {partition: False}
 
     administer(brokers.bootstrap, work)
+
+
+def test_a_replica_that_lacks_records_leads_only_on_demand(brokers: Cluster, topic_name: str) -> None:
+    first, second = (number for number in NUMBERS if number != brokers.controller())
+    partition = TopicPartition(topic_name, 0)
+    administer(brokers.bootstrap, lambda admin: admin.topics.create(topic_name, assignment=[[first, second]]))
+
+    async def state(admin: Admin) -> tuple[int, tuple[int, ...]]:
+        [info] = (await admin.topics.describe(topic_name)).partitions
+        return info.leader, info.isr
+
+    async def elect(admin: Admin) -> None:
+        await comes_to(lambda: state(admin), (NO_LEADER, ()))
+        [info] = (await admin.topics.describe(topic_name)).partitions
+        assert info.eligible_leader_replicas == (first,)
+        with pytest.raises(PartlyFailed) as caught:
+            await admin.elections.preferred([partition])
+        assert caught.value.errors[partition].code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        assert await admin.elections.unclean([partition]) == {partition: True}
+        await comes_to(lambda: state(admin), (second, (second,)))
+
+    brokers.stop(second)
+    administer(brokers.bootstrap, lambda admin: comes_to(lambda: state(admin), (first, (first,))))
+    produce(brokers.bootstrap, topic_name, 3)
+    brokers.kill(first)
+    brokers.start(second)
+    try:
+        administer(brokers.bootstrap, elect)
+    finally:
+        brokers.start(first)
 
 
 def test_a_call_outlives_the_controller_and_the_dead_broker_is_forgotten(brokers: Cluster, topic_name: str) -> None:

@@ -19,10 +19,10 @@ from barnabas.wire.messages.k40_expire_delegation_token import (
     ExpireDelegationTokenResponse,
 )
 from barnabas.wire.messages.k41_describe_delegation_token import (
-    DescribeDelegationTokenRequest,
-    DescribeDelegationTokenResponse,
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
 )
 
 ANSWERS: dict[type, object] = {
