@@ -24,8 +24,6 @@ from benchmarks.client_load import (
     run,
 )
 
-TABLE_ROWS = 100_000
-
 
 def _producer(work: Work, linger_ms: int = LINGER_MS) -> Producer:
     return Producer(
@@ -38,15 +36,12 @@ def _producer(work: Work, linger_ms: int = LINGER_MS) -> Producer:
 
 
 async def _send_columns(work: Work) -> Figures:
-    """Tables of values, one after the other."""
-    rows = min(TABLE_ROWS, work.warm_up)
-    table = pyarrow.table({"value": pyarrow.array([work.value] * rows, pyarrow.binary())})
+    """Tables of 10 or 20 MB, one after the other."""
+    table = pyarrow.table({"value": pyarrow.array([work.value] * work.warm_up, pyarrow.binary())})
 
     async def send(count: int) -> None:
-        expect(count % rows, 0)
-        for _ in range(count // rows):
+        for _ in range(count // table.num_rows):
             await producer.send_columns(work.topic, table)
-        await producer.flush()
 
     async with _producer(work) as producer:
         await send(work.warm_up)
