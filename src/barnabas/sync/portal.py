@@ -39,8 +39,9 @@ class Call(Generic[T]):
         try:
             self._serve()
         except BaseException:
-            self._loop.call_soon_threadsafe(self._cancel)
-            self._serve()
+            if not self._is_over:  # otherwise the end was heard already, and comes only once
+                self._loop.call_soon_threadsafe(self._cancel)
+                self._serve()
             task = cast("asyncio.Task[T]", self._task)
             if unclaimed is not None and not task.cancelled() and task.exception() is None:
                 unclaimed(task.result())
