@@ -115,11 +115,12 @@ class Membership:
             for change in handover.collect_done():
                 machine.done(change)
             step = machine.next(self._client.clock.monotonic(), handover.polled_at, busy=handover.busy)
-            if machine.silent and not handover.silent:
+            waits_for_caller = machine.silent and isinstance(step, Rest)
+            if waits_for_caller and not handover.silent:
                 handover.wake_caller()  # if its loop is closed, this ends the membership
             handover.offer(machine.change)
             handover.identity, handover.owned = machine.identity, machine.owned
-            handover.silent = machine.silent
+            handover.silent = waits_for_caller
             handover.outside = machine.outside if machine.generation < 0 else ""
         if isinstance(step, Rest):
             await self._rest(step.until)
