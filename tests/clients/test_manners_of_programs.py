@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.clients.programs import interrupt_after, run, started
+from tests.peers import Broker
 
 POSTING = """
 async def main():
@@ -59,17 +60,16 @@ async def main():
         ("posting", POSTING),
         ("in a transaction", SENDING_IN_A_TRANSACTION),
         ("reading", READING_BY_HAND),
-        ("reading", READING_IN_A_GROUP),
     ],
-    ids=["producer", "transaction", "consumer", "group"],
+    ids=["producer", "transaction", "consumer"],
 )
 def test_ctrl_c_ends_a_program_cleanly(cluster: str, topic_name: str, line: str, program: str) -> None:
     assert interrupt_after(line, program, cluster, topic_name) == ""
 
 
-def test_a_program_that_blocks_its_loop_is_interrupted_by_a_second_ctrl_c(cluster: str, topic_name: str) -> None:
+def test_a_program_that_blocks_its_loop_is_interrupted_by_a_second_ctrl_c(broker: Broker, topic_name: str) -> None:
     """The first one waits for the loop, as asyncio has it."""
-    assert interrupt_after("reading", BUSY_IN_A_GROUP, cluster, topic_name, times=2) == ""
+    assert interrupt_after("reading", BUSY_IN_A_GROUP, broker.address, topic_name, times=2) == ""
 
 
 def test_a_member_that_is_interrupted_leaves_its_group_at_once(cluster: str, topic_name: str) -> None:
@@ -100,7 +100,7 @@ def test_what_was_posted_is_delivered_before_a_program_ends(cluster: str, topic_
     assert run(program, cluster, topic_name) == "True\n"
 
 
-def test_a_failing_program_tells_its_own_error_and_leaves_nothing_pending(cluster: str, topic_name: str) -> None:
+def test_a_failing_program_tells_its_own_error_and_leaves_nothing_pending(broker: Broker, topic_name: str) -> None:
     program = """
     async def main():
         async with (
@@ -116,10 +116,10 @@ def test_a_failing_program_tells_its_own_error_and_leaves_nothing_pending(cluste
     except LookupError as error:
         print(error)
     """
-    assert run(program, cluster, topic_name) == "of the program\n"
+    assert run(program, broker.address, topic_name) == "of the program\n"
 
 
-def test_a_client_that_nobody_closed_does_not_keep_a_program_from_ending(cluster: str, topic_name: str) -> None:
+def test_a_client_that_nobody_closed_does_not_keep_a_program_from_ending(broker: Broker, topic_name: str) -> None:
     program = """
     async def main():
         producer = await Producer(address).__aenter__()
@@ -129,7 +129,7 @@ def test_a_client_that_nobody_closed_does_not_keep_a_program_from_ending(cluster
             print(record.value)
             break
     """
-    with started(program, cluster, topic_name) as process:
+    with started(program, broker.address, topic_name) as process:
         output, errors = process.communicate(timeout=30)
     assert output == "b'first'\n"
     assert "Traceback" not in errors
