@@ -26,7 +26,7 @@ def administer(address: str, work: Callable[[Admin], Awaitable[T]]) -> T:
 
 async def comes_to(question: Callable[[], Awaitable[object]], expected: object) -> None:
     """Kafka's brokers learn of a change a moment after it was answered."""
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 30
     while (answer := await question()) != expected and time.monotonic() < deadline:  # noqa: ASYNC110  # nobody tells
         await asyncio.sleep(0.02)
     assert answer == expected
