@@ -186,8 +186,9 @@ class Run:
     async def _disturb(self) -> None:
         """No stalls: a commit that arrives after a later one, which its member sent elsewhere, wins in Kafka too."""
         network = self._world.network
-        end = self._rng.choice(network.connections())
-        self._rng.choice((network.reset, network.lose))(end)
+        ends = network.connections()
+        if ends:
+            self._rng.choice((network.reset, network.lose))(self._rng.choice(ends))
 
     async def _restart(self) -> None:
         self._machine.kill()
