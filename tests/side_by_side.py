@@ -1,0 +1,79 @@
+"""All tests in two processes side by side: those that mostly compute, and those that mostly wait for other programs.
+
+Lines of both appear as they come; what each has to say at its end appears in one piece, and the last line of all sums
+the two up in pytest's own form. Arguments are passed on to both.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+WAITING = ("cli", "clients", "cluster", "interop", "storage_oracles", "testing", "zookeeper")
+_RULE = re.compile(r"=+ .+ =+$")
+_COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?)")
+_ORDER = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warning", "error")
+_NO_TESTS = 5  # pytest's exit code where arguments leave one half without tests
+
+
+class Half:
+    """One pytest and what it prints."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        command = [sys.executable, "-m", "pytest", *arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1)
+        self.ending: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        is_over = started = False
+        for line in self.process.stdout:
+            ruled = _RULE.match(line) is not None
+            is_over = is_over or (ruled and started)
+            started = started or ruled
+            if is_over:
+                self.ending.append(line)
+            else:
+                print(line, end="", flush=True)
+
+    def wait(self) -> int:
+        code = self.process.wait()
+        self._reader.join()
+        print(*self.ending, sep="", end="", flush=True)
+        return 0 if code == _NO_TESTS else code
+
+    def counts(self) -> Counter[str]:
+        last = self.ending[-1] if self.ending else ""
+        return Counter(
+            {kind.rstrip("s") if kind != "passed" else kind: int(number) for number, kind in _COUNT.findall(last)}
+        )
+
+
+def main(arguments: list[str]) -> int:
+    began = time.monotonic()
+    waiting = [str(TESTS / name) for name in WAITING]
+    halves = [Half([*waiting, *arguments]), Half([*(f"--ignore={path}" for path in waiting), str(TESTS), *arguments])]
+    try:
+        codes = [half.wait() for half in halves]
+    except KeyboardInterrupt:
+        for half in halves:
+            half.process.wait()  # it was interrupted too
+        return 130
+    counts = sum((half.counts() for half in halves), Counter[str]())
+    told = ", ".join(f"{counts[kind]} {kind}" for kind in _ORDER if counts[kind])
+    seconds = time.monotonic() - began
+    minutes, rest = divmod(int(seconds), 60)
+    print(f" {told} in {seconds:.2f}s (0:{minutes:02}:{rest:02}) ".center(80, "="))
+    return max(codes)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
