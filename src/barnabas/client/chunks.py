@@ -5,8 +5,9 @@ Control batches and, for read_committed, those of aborted transactions are left 
 
 from __future__ import annotations
 
+import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from barnabas.client.consumed import ConsumerRecord
@@ -31,16 +32,13 @@ class Chunk:
     last_epoch: int
     size: int
 
-    def records_of(self, number: int, partition: TopicPartition) -> list[ConsumerRecord]:
-        """The records of one of the batches."""
-        batch, header = self.batches[number]
-        found: list[ConsumerRecord] = engine.codec.decode_consumer_records(
-            section_of(batch, header), header, self.from_offset, ConsumerRecord, *partition
-        )
-        return found
-
-    def records(self, partition: TopicPartition) -> list[ConsumerRecord]:
-        return [record for number in range(len(self.batches)) for record in self.records_of(number, partition)]
+    def records(self, partition: TopicPartition, at_a_time: int = sys.maxsize) -> Iterator[list[ConsumerRecord]]:
+        """The records, decoded in portions of one batch each and of so many records at most."""
+        for batch, header in self.batches:
+            section = section_of(batch, header)
+            stream = engine.codec.RecordStream(section, header, self.from_offset, ConsumerRecord, *partition)
+            while portion := stream.take(at_a_time):
+                yield portion
 
     def columns(self, wanted: Column) -> Columns:
         reader = ColumnReader(wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.records.record import Header
@@ -57,7 +58,7 @@ class ConsumerBatch:
 
     def raw_records(self) -> list[ConsumerRecord]:
         """The records with keys and values as they are in the log."""
-        return self._chunk.records(self.partition)
+        return list(chain.from_iterable(self._chunk.records(self.partition)))
 
     def records(self) -> list[ConsumerRecord]:
         """The records; DeserializationError for one that cannot be deserialised, unless it is to be passed over."""

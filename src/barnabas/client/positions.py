@@ -19,6 +19,8 @@ from barnabas.client.chunks import Chunk
 from barnabas.client.consumed import ConsumerRecord
 from barnabas.client.metadata import TopicPartition
 
+_DECODED_AT_A_TIME = 200
+
 
 class Begin(Enum):
     """How the place of a partition is found that has none."""
@@ -31,54 +33,54 @@ class Begin(Enum):
 
 
 class Reading:
-    """A chunk that is read record by record, decoded batch by batch: few objects at a time are easy on the collector.
+    """A chunk that is read record by record, decoded some at a time: few objects are easy on the collector.
 
     The caller's loop runs over `iterator`; taking what is left out of it ends the loop.
     """
 
-    __slots__ = ("_begun", "chunk", "iterator", "records", "state")
+    __slots__ = ("_is_over", "_portions", "chunk", "iterator", "records", "state")
 
     def __init__(self, state: PartitionState, chunk: Chunk) -> None:
         self.state = state
         self.chunk = chunk
         self.records: list[ConsumerRecord] = []
         self.iterator: Iterator[ConsumerRecord] = iter(self.records)
-        self._begun = 0
+        self._portions = chunk.records(state.partition, _DECODED_AT_A_TIME)
+        self._is_over = False
 
     @property
     def left(self) -> int:
-        """Records of this batch that were not taken yet."""
+        """Records that are decoded and were not taken yet."""
         return length_hint(self.iterator)
 
     def advance(self) -> bool:
-        """Go on to the next batch that has records for the caller; False at the end of the chunk."""
-        chunk = self.chunk
-        while self._begun < len(chunk.batches):
-            records = chunk.records_of(self._begun, self.state.partition)
-            self._begun += 1
-            if records:
-                self.records = records
-                self.iterator = iter(records)
-                return True
-        return False
+        """Decode the next records; False at the end of the chunk."""
+        records = next(self._portions, None)
+        if records is None:
+            self._is_over = True
+            return False
+        self.records = records
+        self.iterator = iter(records)
+        return True
 
     @property
     def position(self) -> int:
         left = self.left
         if left:
             return self.records[-left].offset
-        if self._begun == len(self.chunk.batches):
+        last = self.records[-1].offset if self.records else self.chunk.from_offset - 1
+        if self._is_over or last >= self.chunk.batches[-1][1].last_offset:
             return self.chunk.next_offset
-        return self.records[-1].offset + 1 if self.records else self.chunk.from_offset
+        return last + 1
 
     @property
     def last_given(self) -> int:
-        """The offset of the record that was taken last, if it is of this batch, or else of the one that comes."""
+        """The offset of the record that was taken last, if it is still known, or else of the one that comes."""
         given = len(self.records) - self.left
         return self.records[given - 1].offset if given else self.position
 
     def upcoming(self, count: int) -> list[ConsumerRecord]:
-        """The next records of this batch, which stay where they are."""
+        """The next records that are decoded, which stay where they are."""
         first = len(self.records) - self.left
         return self.records[first : first + count]
 

@@ -227,28 +227,47 @@ def decode_records(section: Bytes, header: BatchHeader, from_offset: int) -> lis
     return records
 
 
-def decode_consumer_records(
-    section: Bytes, header: BatchHeader, from_offset: int, kind: type, topic: str, partition: int
-) -> list[object]:
-    """The same as instances of `kind`, a consumer's named tuple that tells topic and partition first."""
-    c: Cursor = Cursor(section, header)
-    p: cython.p_const_uchar = c.p
-    first: cython.longlong = min(from_offset, LARGEST)
-    records: list[object] = []
-    while c.next():
-        if c.offset < first:
-            continue
-        fields = (
-            topic,
-            partition,
-            c.offset,
-            c.timestamp,
-            p[c.key_at : c.key_at + c.key_length] if c.key_length >= 0 else None,
-            p[c.value_at : c.value_at + c.value_length] if c.value_length >= 0 else None,
-            c.headers() if c.header_count > 0 else (),
-        )
-        records.append(_new_tuple(kind, fields))
-    return records
+@cython.final
+@cython.cclass
+class RecordStream:
+    """The same, some at a time, as instances of `kind`: a consumer's named tuple, with topic and partition first."""
+
+    cursor: Cursor
+    first: cython.longlong
+    kind: type
+    topic: str
+    partition: int
+
+    def __init__(
+        self, section: Bytes, header: BatchHeader, from_offset: int, kind: type, topic: str, partition: int
+    ) -> None:
+        self.cursor = Cursor(section, header)
+        self.first = min(from_offset, LARGEST)
+        self.kind = kind
+        self.topic = topic
+        self.partition = partition
+
+    def take(self, count: int) -> list[object]:
+        """Up to so many more; none at the end."""
+        c: Cursor = self.cursor
+        p: cython.p_const_uchar = c.p
+        left: cython.Py_ssize_t = count
+        records: list[object] = []
+        while left > 0 and c.next():
+            if c.offset < self.first:
+                continue
+            fields = (
+                self.topic,
+                self.partition,
+                c.offset,
+                c.timestamp,
+                p[c.key_at : c.key_at + c.key_length] if c.key_length >= 0 else None,
+                p[c.value_at : c.value_at + c.value_length] if c.value_length >= 0 else None,
+                c.headers() if c.header_count > 0 else (),
+            )
+            records.append(_new_tuple(self.kind, fields))
+            left -= 1
+        return records
 
 
 def first_null_key(section: Bytes, header: BatchHeader) -> int:

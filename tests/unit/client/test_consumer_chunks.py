@@ -39,7 +39,7 @@ def marker(offset: int, kind: ControlType, producer_id: int = PRODUCER) -> bytes
 
 def offsets(fetched: bytes, position: int, aborted: list[AbortedTransaction] | None = None) -> list[int]:
     chunk = scan(memoryview(fetched), position, aborted or [])
-    found = [record.offset for record in chunk.records(PARTITION)]
+    found = [record.offset for portion in chunk.records(PARTITION, at_a_time=2) for record in portion]
     assert chunk.columns(Column.OFFSET).to_arrow()["offset"].to_pylist() == found
     return found
 
@@ -49,7 +49,7 @@ def test_records_before_the_position_and_a_batch_that_is_cut_off_are_left_out() 
     assert offsets(fetched + batch(15, 5)[:-1], 6) == list(range(6, 15))
     chunk = scan(memoryview(fetched), 6, [])
     assert (chunk.next_offset, chunk.first_epoch, chunk.last_epoch, chunk.size) == (15, 4, 5, len(fetched))
-    first = chunk.records(PARTITION)[0]
+    first = next(chunk.records(PARTITION))[0]
     assert first == ("orders", 3, 6, 1006, b"k", b"6", ())
 
 

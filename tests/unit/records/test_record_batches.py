@@ -144,7 +144,10 @@ def test_a_consumers_records_are_the_same_with_topic_and_partition() -> None:
         builder.append(None if number % 2 else b"k", b"v", [("h", b"%d" % number)] * number, 1000 + number)
     batch = memoryview(builder.build(10))
     header = check_batch(batch)
-    placed = engine.codec.decode_consumer_records(section_of(batch, header), header, 13, Placed, "orders", 7)
+    stream = engine.codec.RecordStream(section_of(batch, header), header, 13, Placed, "orders", 7)
+    portions = [stream.take(2) for _ in range(3)]
+    assert [len(portion) for portion in portions] == [2, 1, 0]
+    placed = [record for portion in portions for record in portion]
     assert placed == [("orders", 7, *record) for record in records_of(batch, from_offset=13)]
     assert {type(record) for record in placed} == {Placed}
 
