@@ -41,6 +41,8 @@ class ConsumerMember(Machine):
         self.joined = False
         """Whether the group has ever taken this member in."""
         self._epoch = JOIN_EPOCH
+        self._may_be_in = False
+        """Whether the group may know the member: it has asked to join, answered or not."""
         self._target: dict[bytes, list[int]] | None = None
         self._names: dict[bytes, str] = {}
         self._beat_at = -inf
@@ -64,7 +66,7 @@ class ConsumerMember(Machine):
         return Rest(min(self._beat_at, self._look_up_at if self._unnamed() else inf))
 
     def farewell(self) -> ConsumerGroupHeartbeatRequest | None:
-        if self.generation < 0:
+        if not self._may_be_in or not self.member_id:
             return None
         epoch = LEAVE_EPOCH if self.options.group_instance_id is None else STATIC_LEAVE_EPOCH
         return ConsumerGroupHeartbeatRequest(
@@ -109,6 +111,7 @@ class ConsumerMember(Machine):
     def _forget_membership(self, reason: str) -> None:
         self.outside = reason
         self.generation = -1
+        self._may_be_in = False
         self._epoch = JOIN_EPOCH
         self._target = None
         self._told = None
@@ -147,6 +150,7 @@ class ConsumerMember(Machine):
             request.topic_partitions = [TopicPartitions(topic_id, numbers) for topic_id, numbers in owned.items()]
         self._subscription_told = True
         self._told = owned
+        self._may_be_in = True
         return request
 
     def _owned_by_id(self) -> dict[bytes, list[int]]:

@@ -128,7 +128,6 @@ class _GroupThread:
             self._thread.join()
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
             self.loop.run_until_complete(self.loop.shutdown_default_executor())

@@ -41,7 +41,7 @@ class GroupOptions:
         at_least("session_timeout_ms", self.session_ms, 1)
         at_least("heartbeat_interval_ms", self.heartbeat_ms, 1)
         at_least("max_poll_interval_ms", self.max_poll_interval_ms, 1)
-        at_least("metadata_max_age_ms", self.metadata_max_age_ms, 0)
+        at_least("metadata_max_age_ms", self.metadata_max_age_ms, 1)
         at_least("default_api_timeout_ms", self.default_api_timeout_ms, 0)
         if self.heartbeat_ms >= self.session_ms:
             raise WrongOption(

@@ -217,3 +217,11 @@ def test_who_doubts_the_member_makes_it_ask_at_once() -> None:
     assert isinstance(game.step(), Rest)
     game.member.suspect()
     game.asks()
+
+
+def test_who_was_not_answered_yet_leaves_all_the_same() -> None:
+    game = Game()
+    game.asks()
+    farewell = game.member.farewell()
+    assert farewell is not None
+    assert (farewell.member_id, farewell.member_epoch) == ("me", -1)
