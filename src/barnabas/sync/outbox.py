@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from barnabas.client.producer import Producer as AsyncProducer
     from barnabas.sync.portal import Portal
 
-_MOST_WAITING = 1000
+_MOST_WAITING = 10_000
+_MOST_WAITING_BYTES = 1 << 20
 _KEPT_REFUSALS = 1000
 
 
@@ -82,8 +83,10 @@ class Outbox:
         self.portal = portal
         self._producer = producer
         self._max_block_s = max_block_ms / 1000
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._waiting: deque[Delivery] = deque()
+        self._waiting_bytes = 0  # of values that are bytes or text
         # The loop's own:
         self._stalled: asyncio.Task[None] | None = None
         self._refused: deque[Delivery] = deque(maxlen=_KEPT_REFUSALS)
@@ -91,16 +94,18 @@ class Outbox:
     def put(self, topic: str, value: Any, options: dict[str, Any]) -> Delivery:
         """From any thread."""
         delivery = Delivery(self, topic, value, options)
-        with self._changed:
-            if len(self._waiting) >= _MOST_WAITING and not self._changed.wait_for(self._has_room, self._max_block_s):
+        with self._lock:
+            if not self._has_room() and not self._changed.wait_for(self._has_room, self._max_block_s):
                 raise BufferFull(f"no room for a record of {topic!r} within {self._max_block_s:g} s")
             self._waiting.append(delivery)
+            if isinstance(value, (bytes, str)):
+                self._waiting_bytes += len(value)
             if len(self._waiting) == 1:
                 self.portal.loop.call_soon_threadsafe(self._drain)
         return delivery
 
     def _has_room(self) -> bool:
-        return len(self._waiting) < _MOST_WAITING
+        return len(self._waiting) < _MOST_WAITING and self._waiting_bytes < _MOST_WAITING_BYTES
 
     # on the loop
 
@@ -128,8 +133,8 @@ class Outbox:
             raise refused._problem
 
     def _take(self) -> deque[Delivery]:
-        with self._changed:
-            taken, self._waiting = self._waiting, deque()
+        with self._lock:
+            taken, self._waiting, self._waiting_bytes = self._waiting, deque(), 0
             self._changed.notify_all()
         return taken
 
