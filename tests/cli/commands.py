@@ -33,6 +33,18 @@ def succeed(*arguments: str, input: str = "", environment: dict[str, str] | None
     return done.stdout
 
 
+def run_on(address: str) -> Run:
+    """Runs verbs against a cluster."""
+    environment = {"BARNABAS_BOOTSTRAP_SERVER": address}
+    return lambda *arguments, input="": run_barnabas(*arguments, input=input, environment=environment)
+
+
+def succeed_on(address: str) -> Ok:
+    """Runs verbs that must succeed against a cluster, and gives what they printed."""
+    environment = {"BARNABAS_BOOTSTRAP_SERVER": address}
+    return lambda *arguments, input="": succeed(*arguments, input=input, environment=environment)
+
+
 def assert_one_line(done: subprocess.CompletedProcess[str], *parts: str, code: int = 1) -> None:
     assert done.returncode == code
     (line,) = done.stderr.splitlines()

@@ -1,4 +1,4 @@
-"""The command against the broker of all tests, or against Barnabas and Apache Kafka in turn."""
+"""The command against the broker of all tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import Ok, Run, run_barnabas, succeed
+from tests.cli.commands import Ok, Run, run_on, succeed_on
 from tests.peers import Broker
 
 
@@ -20,13 +20,9 @@ def own_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(broker: Broker) -> Run:
-    """Runs a verb against the broker."""
-    environment = {"BARNABAS_BOOTSTRAP_SERVER": broker.address}
-    return lambda *arguments, input="": run_barnabas(*arguments, input=input, environment=environment)
+    return run_on(broker.address)
 
 
 @pytest.fixture
 def ok(broker: Broker) -> Ok:
-    """Runs a verb that must succeed, and gives what it printed."""
-    environment = {"BARNABAS_BOOTSTRAP_SERVER": broker.address}
-    return lambda *arguments, input="": succeed(*arguments, input=input, environment=environment)
+    return succeed_on(broker.address)

@@ -7,20 +7,18 @@ import json
 import confluent_kafka.admin
 import pytest
 
-from tests.cli.commands import Ok, Run, assert_one_line, run_barnabas, succeed
+from tests.cli.commands import Ok, Run, assert_one_line, run_barnabas, run_on, succeed_on
 from tests.peers import eventually, kafka_tool
 
 
 @pytest.fixture
 def run(cluster: str) -> Run:
-    environment = {"BARNABAS_BOOTSTRAP_SERVER": cluster}
-    return lambda *arguments: run_barnabas(*arguments, environment=environment)
+    return run_on(cluster)
 
 
 @pytest.fixture
 def ok(cluster: str) -> Ok:
-    environment = {"BARNABAS_BOOTSTRAP_SERVER": cluster}
-    return lambda *arguments: succeed(*arguments, environment=environment)
+    return succeed_on(cluster)
 
 
 def settings(ok: Ok, *arguments: str) -> dict[str, tuple[str, str]]:
@@ -60,10 +58,9 @@ def test_settings_of_one_broker_and_of_all_brokers(cluster: str, ok: Ok) -> None
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster})
     broker = str(json.loads(ok("cluster", "describe", "-o", "json"))["brokers"][0]["broker"])
 
-    def judged() -> str | None:
+    def judged() -> str:
         resource = confluent_kafka.admin.ConfigResource("broker", broker)
-        value: str | None = admin.describe_configs([resource])[resource].result(20)[key].value
-        return value
+        return str(admin.describe_configs([resource])[resource].result(20)[key].value)
 
     before = judged()
     ok("config", "set", "broker", "all", f"{key}=700000000000")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import confluent_kafka.admin
 import pytest
 
-from tests.cli.commands import Ok, Run, assert_one_line, run_barnabas, succeed
+from tests.cli.commands import Ok, Run, assert_one_line, run_barnabas, run_on, succeed_on
 from tests.peers import barnabas_command, kafka_tool
 
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -18,14 +18,12 @@ TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 @pytest.fixture
 def run(cluster: str) -> Run:
-    environment = {"BARNABAS_BOOTSTRAP_SERVER": cluster}
-    return lambda *arguments, input="": run_barnabas(*arguments, input=input, environment=environment)
+    return run_on(cluster)
 
 
 @pytest.fixture
 def ok(cluster: str) -> Ok:
-    environment = {"BARNABAS_BOOTSTRAP_SERVER": cluster}
-    return lambda *arguments, input="": succeed(*arguments, input=input, environment=environment)
+    return succeed_on(cluster)
 
 
 @pytest.fixture

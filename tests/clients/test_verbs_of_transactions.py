@@ -7,19 +7,17 @@ import json
 import confluent_kafka
 import pytest
 
-from tests.cli.commands import Ok, Run, assert_one_line, run_barnabas, succeed
+from tests.cli.commands import Ok, Run, assert_one_line, run_on, succeed_on
 
 
 @pytest.fixture
 def run(cluster: str) -> Run:
-    environment = {"BARNABAS_BOOTSTRAP_SERVER": cluster}
-    return lambda *arguments: run_barnabas(*arguments, environment=environment)
+    return run_on(cluster)
 
 
 @pytest.fixture
 def ok(cluster: str) -> Ok:
-    environment = {"BARNABAS_BOOTSTRAP_SERVER": cluster}
-    return lambda *arguments: succeed(*arguments, environment=environment)
+    return succeed_on(cluster)
 
 
 @pytest.fixture
