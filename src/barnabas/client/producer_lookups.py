@@ -50,7 +50,9 @@ class Lookups:
         metadata, clock = self._client.metadata, self._client.clock
         try:
             await metadata.refresh([topic.name], create=True)
-            info = metadata.cluster.topics[topic.name]
+            info = metadata.cluster.topics.get(topic.name)
+            if info is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"nothing was said of topic {topic.name!r}")
             topic.learned(info, clock.monotonic())
             leaderless = [p.partition for p in info.partitions if p.leader not in metadata.cluster.brokers]
             if leaderless:
