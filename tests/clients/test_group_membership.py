@@ -195,6 +195,25 @@ def group_type(address: str, group: str) -> ConsumerGroupType:
     return next(each.type for each in groups if each.group_id == group)
 
 
+def test_a_member_that_is_closed_while_it_joins_leaves_no_trace(group_cluster: str) -> None:
+    async def scene(options: Options) -> None:
+        topic, group = create_topic(group_cluster, 2), new_group()
+        async with Reader(group_cluster, group, topics=[topic], **options) as reader:
+            await until(lambda: len(reader.owned) == 2)
+            for delay in (0, 0.01, 0.1, 0.5):
+                async with Consumer(group_cluster, group=group, topics=[topic], **options):
+                    await asyncio.sleep(delay)
+                assert len(await asyncio.to_thread(members_of, group_cluster, group)) == 1
+            await until(lambda: len(reader.owned) == 2)
+
+    play(scene, [EAGER, COOPERATIVE, CONSUMER])
+
+
+def members_of(address: str, group: str) -> list[Any]:
+    admin = AdminClient({"bootstrap.servers": address})
+    return list(admin.describe_consumer_groups([group])[group].result(20).members)
+
+
 def test_one_thread_serves_all_members_and_ends_with_the_last(group_cluster: str) -> None:
     def threads() -> list[str]:
         return [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
