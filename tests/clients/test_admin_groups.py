@@ -167,6 +167,7 @@ def test_offsets_are_set_told_and_forgotten(cluster: str, topic_name: str) -> No
         lags = await admin.offsets.lag(topic_name)
         assert {partition: found.lag for partition, found in lags.items()} == {first: 6, second: 0}
         assert (lags[first].committed, lags[first].end_offset) == (noted, 10)
+        assert list(lags) == [first, second]
         other = f"{topic_name}-other"
         await admin.offsets.alter(other, {third: 0})
         assert await admin.offsets.list_many({topic_name: None, other: [third]}) == {

@@ -39,6 +39,15 @@ async def list_offsets(
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, FoundOffset]:
     """Per partition the first offset at or after a time, or LATEST, EARLIEST or MAX_TIMESTAMP."""
+    return settled(await look_up_offsets(client, timestamps_ms, isolation))
+
+
+async def look_up_offsets(
+    client: Client,
+    timestamps_ms: Mapping[TopicPartition, int],
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> dict[TopicPartition, FoundOffset | KafkaError]:
+    """The same, where a partition's error is for the caller to see to."""
 
     def request(led: list[TopicPartition]) -> ListOffsetsRequest:
         return ListOffsetsRequest(
@@ -60,7 +69,7 @@ async def list_offsets(
             ],
         )
 
-    return settled(await ask(client, LEADERS, timestamps_ms, request, _read))
+    return await ask(client, LEADERS, timestamps_ms, request, _read)
 
 
 def _read(response: Any) -> dict[TopicPartition, FoundOffset | KafkaError]:

@@ -189,19 +189,17 @@ class Configs:
         self, changes: Mapping[ConfigResource, Iterable[ConfigChange]], *, validate_only: bool = False
     ) -> None:
         """The same for many resources; for each of them all its changes are made, or none."""
+        wanted = {
+            resource: AlterConfigsResource(
+                resource.type,
+                resource.name,
+                [AlterableConfig(each.name, each.operation, each.value) for each in some],
+            )
+            for resource, some in changes.items()
+        }
 
         def request(some: Iterable[ConfigResource]) -> IncrementalAlterConfigsRequest:
-            return IncrementalAlterConfigsRequest(
-                [
-                    AlterConfigsResource(
-                        resource.type,
-                        resource.name,
-                        [AlterableConfig(each.name, each.operation, each.value) for each in changes[resource]],
-                    )
-                    for resource in some
-                ],
-                validate_only,
-            )
+            return IncrementalAlterConfigsRequest([wanted[resource] for resource in some], validate_only)
 
         settled(await ask(self._client, _OWNERS, changes, request, _read_altered))
 

@@ -11,7 +11,7 @@ from barnabas.client.errors import refused
 from barnabas.client.metadata import TopicPartition, by_topic
 from barnabas.client.outcomes import refusal, settled
 from barnabas.client.routes import BROKERS, ask_singly, serving_brokers
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k34_alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -83,13 +83,14 @@ class LogDirs:
         answers = await ask_singly(
             self._client, BROKERS, by_broker, lambda broker: _moves(by_broker[broker]), _read_altered
         )
-        outcomes: dict[Replica, KafkaError | None] = {}
-        for replica in paths:
-            answer = answers[replica.broker]
-            code = 0 if isinstance(answer, KafkaError) else answer[replica.partition]
-            problem = refusal(code, f"cannot move {replica} to {paths[replica]}")
-            outcomes[replica] = answer if isinstance(answer, KafkaError) else problem
-        settled(outcomes)
+        settled({replica: _outcome(answers[replica.broker], replica, path) for replica, path in paths.items()})
+
+
+def _outcome(answer: Mapping[TopicPartition, int] | KafkaError, replica: Replica, path: str) -> KafkaError | None:
+    if isinstance(answer, KafkaError):
+        return answer
+    code = answer.get(replica.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return refusal(code, f"cannot move {replica} to {path}")
 
 
 def _moves(paths: Mapping[TopicPartition, str]) -> AlterReplicaLogDirsRequest:

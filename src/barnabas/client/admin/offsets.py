@@ -12,9 +12,9 @@ from typing import Any
 from barnabas.client.client import Client
 from barnabas.client.errors import refused
 from barnabas.client.group.values import OffsetAndMetadata
-from barnabas.client.list_offsets import resolve_offsets
+from barnabas.client.list_offsets import LATEST, look_up_offsets, resolve_offsets
 from barnabas.client.metadata import TopicPartition, by_topic
-from barnabas.client.offsets import End, OffsetSpec
+from barnabas.client.offsets import OffsetSpec
 from barnabas.client.outcomes import alone, refusal, settled
 from barnabas.client.routes import GROUPS, ask, ask_one
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -77,18 +77,24 @@ class Offsets:
         self, groups: Mapping[str, Iterable[TopicPartition] | None], *, stable: bool = False
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
         """The same for many groups at once; None is every partition that a group has committed."""
+        wanted = {group: _topics_of(partitions) for group, partitions in groups.items()}
 
         def request(some: Iterable[str]) -> OffsetFetchRequest:
-            wanted = [OffsetFetchRequestGroup(group, None, -1, _topics_of(groups[group])) for group in some]
-            return OffsetFetchRequest(groups=wanted, require_stable=stable)
+            asked = [OffsetFetchRequestGroup(group, None, -1, wanted[group]) for group in some]
+            return OffsetFetchRequest(groups=asked, require_stable=stable)
 
         return settled(await ask(self._client, GROUPS, groups, request, _read_committed, highest=_HIGHEST_WITH_NAMES))
 
     async def lag(self, group: str) -> dict[TopicPartition, PartitionLag]:
         """How far a group is behind the end of each partition that it has committed, in the order of their names."""
         committed = await self.list(group)
-        ends = await resolve_offsets(self._client, committed, End())
-        return {partition: PartitionLag(committed[partition], ends[partition]) for partition in sorted(committed)}
+        ends = await look_up_offsets(self._client, dict.fromkeys(sorted(committed), LATEST))
+        return settled(
+            {
+                partition: end if isinstance(end, KafkaError) else PartitionLag(committed[partition], end.offset)
+                for partition, end in ends.items()
+            }
+        )
 
     async def alter(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]) -> None:
         """Commit offsets for a group that nobody works in; one that does not exist is created by it."""
@@ -120,8 +126,9 @@ class Offsets:
 
         `dry_run` changes nothing.
         """
-        before = await self.list(group, partitions)
-        wanted = list(before if partitions is None else partitions)
+        chosen = None if partitions is None else list(partitions)
+        before = await self.list(group, chosen)
+        wanted = list(before) if chosen is None else chosen
         after = await resolve_offsets(self._client, wanted, place)
         if after and not dry_run:
             await self.alter(group, after)

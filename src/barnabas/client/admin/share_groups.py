@@ -57,10 +57,11 @@ class ShareGroups:
         self, groups: Mapping[str, Iterable[TopicPartition] | None]
     ) -> dict[str, dict[TopicPartition, ShareOffset | KafkaError]]:
         """The same for many groups; a partition may have an error of its own."""
+        wanted = {group: _topics_of(partitions) for group, partitions in groups.items()}
 
         def request(some: Iterable[str]) -> DescribeShareGroupOffsetsRequest:
-            wanted = [DescribeShareGroupOffsetsRequestGroup(group, _topics_of(groups[group])) for group in some]
-            return DescribeShareGroupOffsetsRequest(wanted)
+            asked = [DescribeShareGroupOffsetsRequestGroup(group, wanted[group]) for group in some]
+            return DescribeShareGroupOffsetsRequest(asked)
 
         return settled(await ask(self._client, GROUPS, groups, request, _read_offsets))
 

@@ -123,9 +123,9 @@ class Transactions:
             coordinator_epoch=max(hanging.coordinator_epoch, 0),
         )
         request = WriteTxnMarkersRequest([marker])
-        await alone(self._write(partition, request))
+        await alone(self._write_markers(partition, request))
 
-    async def _write(self, partition: TopicPartition, markers: WriteTxnMarkersRequest) -> None:
+    async def _write_markers(self, partition: TopicPartition, markers: WriteTxnMarkersRequest) -> None:
         settled(await ask(self._client, LEADERS, [partition], lambda _: markers, _read_markers))
 
     async def fence(self, transactional_id: str) -> FencedProducer:

@@ -11,6 +11,7 @@ from typing import Any
 
 from barnabas.client.client import Client
 from barnabas.client.errors import refused
+from barnabas.client.options import one_of
 from barnabas.client.outcomes import alone, refusal, settled
 from barnabas.client.routes import ANY, CONTROLLER, ask, ask_one
 from barnabas.core.errors import KafkaError
@@ -72,6 +73,7 @@ class Users:
         iterations: int = _ITERATIONS,
     ) -> None:
         """Create a user, or give it another password; the cluster gets a salted hash of it, never the password."""
+        one_of("mechanism", mechanism, _HASHES)
         salt = token_bytes(_SALT_BYTES)
         salted = pbkdf2_hmac(_HASHES[mechanism], password.encode(), salt, iterations)
         change = ScramCredentialUpsertion(user, mechanism, iterations, salt, salted)
