@@ -178,7 +178,9 @@ class Consumer(ConsumerPlaces):
             self._watch(watch.watch(self._follow, self._fetcher.complain))
 
     def _watch(self, work: Coroutine[Any, Any, None]) -> None:
-        self._watchers.append(asyncio.create_task(work))
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._fetcher.complain_of)
+        self._watchers.append(task)
 
     def _follow(self, partitions: set[TopicPartition]) -> None:
         """Partitions that appear while we read hold nothing that was there before: they are read from the beginning."""
@@ -208,7 +210,7 @@ class Consumer(ConsumerPlaces):
             try:
                 if self._changes is not None:
                     async with asyncio.timeout(_LEAVE_SECONDS):
-                        await self._changes.give_up(list(self._fetcher.states))
+                        await self._changes.finish()
             except TimeoutError:
                 log.warning("the group could not be told within %d s how far this consumer came", _LEAVE_SECONDS)
             finally:
@@ -218,11 +220,9 @@ class Consumer(ConsumerPlaces):
         for task in self._watchers:
             task.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
-        self._watchers.clear()
         if self._member is not None:
             await self._member.close()
-        if hasattr(self, "_fetcher"):
-            await self._fetcher.close()
+        await self._fetcher.close()
         await self._session.close()
 
     # reading
@@ -287,6 +287,8 @@ class Consumer(ConsumerPlaces):
 
     async def batches(self, *, commit: bool = False) -> AsyncIterator[ConsumerBatch]:
         """Batch after batch, without end; with `commit`, each is committed before the next one comes."""
+        if commit:
+            self._group_member()
         while True:
             batch = await self.poll_batch(None)
             assert batch is not None
@@ -304,8 +306,8 @@ class Consumer(ConsumerPlaces):
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
         """Commit these offsets, or without them everything that was handed out so far, the record at hand included."""
         self._session.check()
-        if self._commits is None:
-            raise RuntimeError("this consumer has no group to commit for; make it with group='...'")
+        self._group_member()
+        assert self._commits is not None
         given = self._reader.given() if offsets is None else offsets
         await self._commits.commit(
             {p: OffsetAndMetadata(place) if isinstance(place, int) else place for p, place in given.items()}
@@ -328,7 +330,7 @@ class Consumer(ConsumerPlaces):
 
     def _group_member(self) -> GroupMember:
         if self._member is None:
-            raise RuntimeError("this consumer is in no group; make it with group='...'")
+            raise RuntimeError("this consumer has no group to commit for; make it with group='...'")
         return self._member
 
 

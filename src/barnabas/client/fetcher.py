@@ -135,6 +135,11 @@ class Fetcher:
         """Let whoever reads next hear of it."""
         self._complaints.add(subject, error)
 
+    def complain_of(self, task: asyncio.Task[None]) -> None:
+        """Work in the background that has ended must not have failed."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.complain(task, error)
+
     def raise_problem(self) -> None:
         self._complaints.raise_first()
 
@@ -165,13 +170,9 @@ class Fetcher:
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self.complain_of)
         return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.complain(task, error)
 
     # setting fetches going
 

@@ -71,6 +71,15 @@ class GroupChanges:
                 if task.done():
                     self._under_way = None
 
+    async def finish(self) -> None:
+        """Carry out what was begun, and give up everything."""
+        if self._under_way is not None:
+            try:
+                await self._under_way
+            finally:
+                self._under_way = None
+        await self.give_up(list(self._fetcher.states))
+
     async def _carry_out(self, change: Change) -> None:
         try:
             await self.give_up(change.revoked, change.lost)

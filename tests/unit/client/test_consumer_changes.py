@@ -128,6 +128,21 @@ def test_a_cancelled_caller_does_not_stop_a_change_half_way(play: Play) -> None:
     assert play(scene, on_revoked=slow).heard == [{0: 4}, "done"]
 
 
+def test_leaving_ends_a_change_that_is_half_way(play: Play) -> None:
+    async def slow(_: list[TopicPartition]) -> None:
+        await asyncio.sleep(0.05)
+
+    async def scene(consumer: Consumer, group: Group) -> None:
+        await consumer.poll(5000, max_records=4)
+        group.heard.clear()
+        group.change(revoked=(PARTITION,))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.02):
+                await consumer.poll(5000)
+
+    assert play(scene, on_revoked=slow).heard == [{0: 4}, "done"]
+
+
 def test_an_error_of_a_callback_reaches_the_caller_and_the_group_goes_on(play: Play) -> None:
     def fail(_: list[TopicPartition]) -> None:
         raise ZeroDivisionError
