@@ -91,7 +91,7 @@ class TransactionState:
     def check_usable(self) -> None:
         if not self.is_usable:
             assert self.problem is not None
-            raise self.problem
+            raise self.problem.with_traceback(None)  # it is raised again and again
 
     def check_open(self) -> None:
         """Raise why nothing may be sent now."""

@@ -46,7 +46,6 @@ _REASONS: Mapping[int, str] = {
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "transaction_timeout_ms is beyond the cluster's transaction.max.timeout.ms",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this client has no right to the transactional_id",
 }
-_ABORTED = KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "its transaction was aborted before it was sent")
 
 
 class HasOffsets(Protocol):
@@ -185,7 +184,7 @@ class Transactions(Identity):
         assert self._sender is not None
         if self.state.is_usable:
             self.state.abort()
-        await self._sender.discard(_ABORTED)
+        await self._sender.discard(KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "its transaction was aborted"))
         if self._adding is not None:
             await asyncio.wait([self._adding])
         if not self.state.is_usable:
