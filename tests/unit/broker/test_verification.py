@@ -150,3 +150,23 @@ def test_records_are_not_appended_once_the_transaction_has_ended(
         assert values(bench.partition.log) == ([] if code else [b"late"])
 
     asyncio.run(scenario())
+
+
+def test_who_leads_no_longer_when_the_verdict_comes_says_so_and_not_that_the_transaction_has_ended(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        bench = Bench(tmp_path)
+        answer = k00_produce.handle(_records(), bench.context(12))
+        assert isinstance(answer, Later)
+        told: list[ProduceResponse | None] = []
+        answer.then(told.append)
+        bench.partition.update(Registration((ME, ME + 1), (ME + 1,), ME + 1, 1, 1))
+        bench.partition.log.producers.clear()  # as a follower that cuts its log does
+        bench.verdict.set_result(VERIFIED)
+        for _ in range(3):  # until all call-backs were called
+            await asyncio.sleep(0)
+        assert told[0] is not None
+        assert told[0].responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    asyncio.run(scenario())

@@ -80,6 +80,7 @@ def _append(request: ProduceRequest, context: Context, refused: dict[PartitionKe
                 name = topic.name if context.version < _FIRST_VERSION_BY_TOPIC_ID else replicas.name_of(topic.topic_id)
                 partition = replicas.get(name, index)
                 if refused and (name, index) in refused:
+                    partition.check_leader()  # else it may have forgotten what was verified; the new leader asks anew
                     raise KafkaError(refused[name, index], "the transaction's coordinator refused this partition")
                 info = partition.append(_checked(data.records, request, context), now_ms, acks)
             except KafkaError as error:
