@@ -27,7 +27,7 @@ from tests.cluster.three_brokers import NUMBERS, Cluster, three_brokers
 LIFE_S = float(os.environ.get("BARNABAS_TEST_LIFE_SECONDS", "45"))
 CUT_EVERY_S = 1.0
 END_WITHIN_S = 60.0
-MOST_GROWTH_BYTES = 48 << 20
+MOST_GROWTH_BYTES = 24 << 20
 SETTINGS = {
     "min.insync.replicas": "2",
     "broker.session.timeout.ms": "2000",
