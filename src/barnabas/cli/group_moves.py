@@ -9,8 +9,9 @@ from barnabas.cli.places import check_offset
 from barnabas.cli.session import choose_partitions
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.offsets import OffsetReset
+from barnabas.client.list_offsets import EARLIEST, LATEST
 from barnabas.client.metadata import TopicPartition
-from barnabas.client.offsets import Absolute, Beginning, End, OffsetSpec
+from barnabas.client.offsets import Absolute, OffsetSpec
 from barnabas.core.errors import ErrorCode, KafkaError
 
 Moves = Mapping[TopicPartition, OffsetReset]
@@ -30,14 +31,14 @@ async def choose(admin: Admin, group: str, topics: Sequence[str], indexes: Seque
 async def placed(admin: Admin, group: str, partitions: Collection[TopicPartition], place: OffsetSpec) -> Moves:
     moves = await admin.offsets.reset(group, place, partitions, dry_run=True)
     if isinstance(place, Absolute):
-        first, end = await _edges(admin, group, partitions)
+        first, end = await _edges(admin, partitions)
         for partition in partitions:
             check_offset(partition, place.offset, first[partition], end[partition])
     return moves
 
 
 async def shifted(admin: Admin, group: str, partitions: Collection[TopicPartition], by: int) -> Moves:
-    first, end = await _edges(admin, group, partitions)
+    first, end = await _edges(admin, partitions)
     committed = await admin.offsets.list(group, partitions)
     for partition in partitions:
         if partition not in committed:
@@ -49,12 +50,12 @@ async def shifted(admin: Admin, group: str, partitions: Collection[TopicPartitio
 
 
 async def _edges(
-    admin: Admin, group: str, partitions: Collection[TopicPartition]
+    admin: Admin, partitions: Collection[TopicPartition]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """The first offset of each partition, and that behind its last."""
-    first = await admin.offsets.reset(group, Beginning(), partitions, dry_run=True)
-    end = await admin.offsets.reset(group, End(), partitions, dry_run=True)
-    return {each: found.after for each, found in first.items()}, {each: found.after for each, found in end.items()}
+    first = await admin.partitions.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    end = await admin.partitions.list_offsets(dict.fromkeys(partitions, LATEST))
+    return {each: found.offset for each, found in first.items()}, {each: found.offset for each, found in end.items()}
 
 
 async def carry_out(admin: Admin, group: str, moves: Moves) -> None:

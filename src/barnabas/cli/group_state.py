@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from barnabas.client.admin.admin import Admin
+from barnabas.client.list_offsets import LATEST
 from barnabas.client.metadata import TopicPartition, by_topic
-from barnabas.client.offsets import End
 from barnabas.core.errors import ErrorCode, KafkaError
 
 
@@ -15,7 +15,7 @@ async def describe_group(admin: Admin, group: str) -> dict[str, Any]:
     found = await admin.groups.describe(group)
     committed = await admin.offsets.list(group)
     readers = {partition: member for member in found.members for partition in member.assignment}
-    ends = await _ends(admin, group, committed.keys() | readers.keys())
+    ends = await _ends(admin, committed.keys() | readers.keys())
 
     def row(partition: TopicPartition) -> dict[str, Any]:
         offset = committed[partition].offset if partition in committed else None
@@ -51,16 +51,16 @@ async def describe_group(admin: Admin, group: str) -> dict[str, Any]:
     }
 
 
-async def _ends(admin: Admin, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+async def _ends(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Where the partitions end; a topic that was deleted since then has no end, and keeps its row."""
     ends: dict[TopicPartition, int] = {}
     for topic, indexes in by_topic(partitions).items():
         wanted = [TopicPartition(topic, index) for index in indexes]
         try:
-            found = await admin.offsets.reset(group, End(), wanted, dry_run=True)
+            found = await admin.partitions.list_offsets(dict.fromkeys(wanted, LATEST))
         except KafkaError as error:
             if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
         else:
-            ends.update({partition: each.after for partition, each in found.items()})
+            ends.update({partition: end.offset for partition, end in found.items()})
     return ends
