@@ -7,6 +7,7 @@ the two up in pytest's own form. Arguments are passed on to both.
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -50,6 +51,12 @@ class Half:
         print(*self.ending, sep="", end="", flush=True)
         return 0 if code == _NO_TESTS else code
 
+    def stop(self) -> None:
+        """Let it end what it has started, unless it is over."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait()
+
     def counts(self) -> Counter[str]:
         last = self.ending[-1] if self.ending else ""
         return Counter(
@@ -61,12 +68,12 @@ def main(arguments: list[str]) -> int:
     began = time.monotonic()
     waiting = [str(TESTS / name) for name in WAITING]
     halves = [Half([*waiting, *arguments]), Half([*(f"--ignore={path}" for path in waiting), str(TESTS), *arguments])]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         codes = [half.wait() for half in halves]
-    except KeyboardInterrupt:
+    finally:
         for half in halves:
-            half.process.wait()  # it was interrupted too
-        return 130
+            half.stop()
     counts = sum((half.counts() for half in halves), Counter[str]())
     told = ", ".join(f"{counts[kind]} {kind}" for kind in _ORDER if counts[kind])
     seconds = time.monotonic() - began
