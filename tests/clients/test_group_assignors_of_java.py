@@ -11,7 +11,7 @@ import pytest
 
 from barnabas import TopicPartition
 from barnabas.client.group.assignors import ASSIGNORS
-from barnabas.client.group.assignors.assignor import Applicant, Shares
+from barnabas.client.group.assignors.assignor import NO_RACKS, Applicant, Racks, Shares
 from barnabas.client.group.assignors.sticky import remembering
 from tests import peers
 from tests.peers import QUICK_JVM, ROOT
@@ -37,8 +37,12 @@ def words(partitions: Iterable[TopicPartition]) -> str:
     return " ".join(sorted(f"{each.topic}:{each.partition}" for each in partitions))
 
 
-def question(assignor: str, group: Group) -> str:
+def question(assignor: str, group: Group, racks: Racks = NO_RACKS) -> str:
     counts, applicants = group
+    topics = [
+        f"{topic}={'/'.join(','.join(sorted(racks.get(TopicPartition(topic, n), ()))) for n in range(count))}"
+        for topic, count in counts.items()
+    ]
     members = [
         ";".join(
             [
@@ -48,11 +52,12 @@ def question(assignor: str, group: Group) -> str:
                 b64encode(each.user_data or b"").decode(),
                 words(each.owned),
                 str(each.generation),
+                each.rack or "",
             ]
         )
         for each in applicants
     ]
-    return "|".join(["assign", assignor, " ".join(f"{topic}={count}" for topic, count in counts.items()), *members])
+    return "|".join(["assign", assignor, " ".join(topics), *members])
 
 
 def answer(shares: Shares) -> str:
@@ -76,6 +81,27 @@ def test_shares_are_those_of_kafkas_assignor(name: str, ask_java: Ask) -> None:
     groups = [draw(Random(seed)) for seed in range(300)]
     expected = ask_java([question(name, group) for group in groups])
     assert [answer(ASSIGNORS[name]().assign(*group)) for group in groups] == expected
+
+
+def test_range_prefers_replicas_in_the_members_own_rack_as_kafkas_does(ask_java: Ask) -> None:
+    drawn = []
+    for seed in range(400):
+        random = Random(seed)
+        counts, applicants = draw(random)
+        counts = dict.fromkeys(counts, random.randint(1, 6)) if random.random() < 0.6 else counts
+        everything = random.random() < 0.6
+        told = [
+            each._replace(
+                rack=random.choice(["a", "b", "c", None]), topics=frozenset(counts) if everything else each.topics
+            )
+            for each in applicants
+        ]
+        places = [TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)]
+        racks = {place: frozenset(random.sample("abcd", random.randint(1, 3))) for place in places}
+        drawn.append(((counts, told), racks))
+    expected = ask_java([question("range", group, racks) for group, racks in drawn])
+    ours = [answer(ASSIGNORS["range"]().assign(*group, racks)) for group, racks in drawn]
+    assert ours == expected
 
 
 def resubscribed(name: str, group: Group, shares: Shares, generation: int) -> Group:

@@ -28,12 +28,12 @@ import org.apache.kafka.common.TopicPartition;
 /**
  * Kafka's own assignors, asked by lines on standard input and answered by lines on standard output.
  *
- * assign|ASSIGNOR|TOPIC=COUNT ...|MEMBER;INSTANCE;TOPIC ...;USER DATA;TOPIC:PARTITION ...;GENERATION|...
+ * assign|ASSIGNOR|TOPIC=RACK,RACK/RACK,RACK/... ...|MEMBER;INSTANCE;TOPIC ...;USER DATA;TOPIC:PARTITION ...;GENERATION;RACK|...
  *     MEMBER=TOPIC:PARTITION ...|...
  * remember|ASSIGNOR|TOPIC:PARTITION ...|GENERATION
  *     the user data that a member with this assignment sends
  *
- * User data is in Base64, empty for none.
+ * A topic is told by the racks of the replicas of each of its partitions. User data is in Base64, empty for none.
  */
 public class Assign {
     public static void main(String[] arguments) throws Exception {
@@ -54,22 +54,26 @@ public class Assign {
     }
 
     private static String assign(String[] parts) {
-        Node node = new Node(0, "host", 9092);
-        Node[] nodes = {node};
+        List<Node> nodes = new ArrayList<>();
         List<PartitionInfo> partitions = new ArrayList<>();
         for (String topic : words(parts[2])) {
-            String[] nameAndCount = topic.split("=");
-            for (int partition = 0; partition < Integer.parseInt(nameAndCount[1]); partition++) {
-                partitions.add(new PartitionInfo(nameAndCount[0], partition, node, nodes, nodes));
+            String[] nameAndRacks = topic.split("=", -1);
+            String[] perPartition = nameAndRacks[1].split("/", -1);
+            for (int partition = 0; partition < perPartition.length; partition++) {
+                Node[] replicas = Arrays.stream(perPartition[partition].split(","))
+                    .map(rack -> new Node(nodes.size(), "host", 9092, rack.isEmpty() ? null : rack)).toArray(Node[]::new);
+                nodes.addAll(List.of(replicas));
+                partitions.add(new PartitionInfo(nameAndRacks[0], partition, replicas[0], replicas, replicas));
             }
         }
-        Cluster cluster = new Cluster("cluster", List.of(node), partitions, Set.of(), Set.of());
+        Cluster cluster = new Cluster("cluster", nodes, partitions, Set.of(), Set.of());
         Map<String, Subscription> members = new HashMap<>();
         for (String member : Arrays.copyOfRange(parts, 3, parts.length)) {
             String[] told = member.split(";", -1);
             ByteBuffer data = told[3].isEmpty() ? null : ByteBuffer.wrap(Base64.getDecoder().decode(told[3]));
             Subscription subscription = new Subscription(
-                words(told[2]), data, partitions(told[4]), Integer.parseInt(told[5]), Optional.empty());
+                words(told[2]), data, partitions(told[4]), Integer.parseInt(told[5]),
+                told[6].isEmpty() ? Optional.empty() : Optional.of(told[6]));
             subscription.setGroupInstanceId(told[1].isEmpty() ? Optional.empty() : Optional.of(told[1]));
             members.put(told[0], subscription);
         }

@@ -19,7 +19,7 @@ from typing import Any
 
 from barnabas.client.group.assignors import ASSIGNORS
 from barnabas.client.group.leadership import Leadership
-from barnabas.client.group.machine import MISSING_TOPIC_SECONDS, Machine
+from barnabas.client.group.machine import MISSING_TOPIC_SECONDS, NO_RACKS, Machine
 from barnabas.client.group.options import GroupOptions
 from barnabas.client.group.steps import Ask, LookUp, Rest, Step
 from barnabas.client.group.values import Change, Subscription
@@ -213,7 +213,7 @@ class ClassicMember(Machine):
         self._phase = _Phase.JOIN
         self._leadership = None
 
-    def looked_up(self, topics: Mapping[str, TopicInfo], now: float) -> None:
+    def looked_up(self, topics: Mapping[str, TopicInfo], now: float, racks: Mapping[int, str] = NO_RACKS) -> None:
         if self.subscription.pattern is not None:
             wanted = re.compile(self.subscription.pattern)
             matching = frozenset(
@@ -222,11 +222,10 @@ class ClassicMember(Machine):
             self._rejoin |= self._topics is not None and matching != self._topics
             self._topics = matching
         if self._leadership is not None:
-            counts = {name: len(topic.partitions) for name, topic in topics.items()}
             if self._phase is _Phase.SYNC:
-                self._leadership.assign(self._assignors[self._protocol], counts)
+                self._leadership.assign(self._assignors[self._protocol], topics, racks)
             else:
-                self._rejoin |= self._leadership.is_outdated(counts)
+                self._rejoin |= self._leadership.is_outdated(topics)
         self._look_up_at = self._next_look_up(now)
 
     def _next_look_up(self, now: float) -> float:

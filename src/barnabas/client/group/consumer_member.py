@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from barnabas.client.group.machine import MISSING_TOPIC_SECONDS, Machine
+from barnabas.client.group.machine import MISSING_TOPIC_SECONDS, NO_RACKS, Machine
 from barnabas.client.group.options import GroupOptions
 from barnabas.client.group.steps import Ask, LookUp, Rest, Step
 from barnabas.client.group.values import Subscription
@@ -98,7 +98,7 @@ class ConsumerMember(Machine):
         self._subscription_told = False
         self._beat_at = -inf
 
-    def looked_up(self, topics: Mapping[str, TopicInfo], now: float) -> None:
+    def looked_up(self, topics: Mapping[str, TopicInfo], now: float, racks: Mapping[int, str] = NO_RACKS) -> None:
         self._names.update({topic.topic_id: topic.name for topic in topics.values()})
 
     def subscribe(self, subscription: Subscription) -> None:

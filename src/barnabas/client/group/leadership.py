@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnabas.client.group.assignors.assignor import Applicant, Assignor, Shares
-from barnabas.client.metadata import TopicPartition, by_topic
+from barnabas.client.metadata import TopicInfo, TopicPartition, by_topic
 from barnabas.coordinator.consumer_protocol import (
     ConsumerProtocolAssignment,
     decode_subscription,
@@ -27,26 +27,31 @@ class Leadership:
         self.shares: Shares | None = {} if response.skip_assignment else None
         self._partition_counts: dict[str, int] | None = None
 
-    def assign(self, assignor: Assignor, partition_counts: Mapping[str, int]) -> None:
-        counts = self._partition_counts = self._relevant(partition_counts)
+    def assign(self, assignor: Assignor, topics: Mapping[str, TopicInfo], racks: Mapping[int, str]) -> None:
+        counts = self._partition_counts = self._relevant(topics)
         if self.shares is None:
-            self.shares = assignor.assign(counts, self._applicants)
+            places = {
+                TopicPartition(name, each.partition): frozenset(racks[r] for r in each.replicas if r in racks)
+                for name in (counts if racks else ())
+                for each in topics[name].partitions
+            }
+            self.shares = assignor.assign(counts, self._applicants, places)
 
     def encoded_shares(self) -> list[SyncGroupRequestAssignment]:
         return [
             SyncGroupRequestAssignment(member_id, _encoded(share)) for member_id, share in (self.shares or {}).items()
         ]
 
-    def is_outdated(self, partition_counts: Mapping[str, int]) -> bool:
+    def is_outdated(self, topics: Mapping[str, TopicInfo]) -> bool:
         """Whether topics or partitions have come or gone since the shares were made."""
-        known, self._partition_counts = self._partition_counts, self._relevant(partition_counts)
+        known, self._partition_counts = self._partition_counts, self._relevant(topics)
         return known is not None and known != self._partition_counts
 
     def has_all_topics(self) -> bool:
         return self._partition_counts is not None and len(self._partition_counts) == len(self.topics)
 
-    def _relevant(self, partition_counts: Mapping[str, int]) -> dict[str, int]:
-        return {topic: count for topic, count in partition_counts.items() if topic in self.topics}
+    def _relevant(self, topics: Mapping[str, TopicInfo]) -> dict[str, int]:
+        return {name: len(topic.partitions) for name, topic in topics.items() if name in self.topics}
 
 
 def _applicant(member: JoinGroupResponseMember) -> Applicant:

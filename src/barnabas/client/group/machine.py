@@ -23,6 +23,7 @@ TOO_SLOW = (
     "the caller did not come back to the consumer within max_poll_interval_ms={}, so that the member left its group; "
     "process fewer records at a time (max_poll_records), or raise max_poll_interval_ms"
 )
+NO_RACKS: Mapping[int, str] = {}
 MISSING_TOPIC_SECONDS = 1.0
 """How soon a topic that does not exist, or whose name is not known yet, is asked for again."""
 
@@ -89,8 +90,8 @@ class Machine(ABC):
         """A request was not answered, or by a broker that could not serve it; it may have been carried out."""
 
     @abstractmethod
-    def looked_up(self, topics: Mapping[str, TopicInfo], now: float) -> None:
-        """These topics there are, of those asked for."""
+    def looked_up(self, topics: Mapping[str, TopicInfo], now: float, racks: Mapping[int, str] = NO_RACKS) -> None:
+        """These topics there are, of those asked for; brokers may tell their racks."""
 
     @abstractmethod
     def subscribe(self, subscription: Subscription) -> None:

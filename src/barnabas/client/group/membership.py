@@ -149,7 +149,8 @@ class Membership:
                 raise
         found = metadata.cluster.topics
         wanted = found if topics is None else {name: topic for name, topic in found.items() if name in topics}
-        machine.looked_up(wanted, self._client.clock.monotonic())
+        racks = {broker.node_id: broker.rack for broker in metadata.cluster.brokers.values() if broker.rack}
+        machine.looked_up(wanted, self._client.clock.monotonic(), racks)
 
     async def _rest(self, until: float) -> None:
         seconds = until - self._client.clock.monotonic()

@@ -247,6 +247,18 @@ def test_the_leader_shares_out_what_there_is() -> None:
     }
 
 
+def test_the_leader_prefers_what_is_near_to_the_readers() -> None:
+    game = Game(partition_assignment_strategy=["range"], client_rack="west")
+    mine = game.asks(JoinGroupRequest).protocols[0].metadata
+    yours = Game(client_rack="east").asks(JoinGroupRequest).protocols[0].metadata
+    game.joins(members=[JoinGroupResponseMember("me", None, mine), JoinGroupResponseMember("you", None, yours)])
+    split = TopicInfo("orders", bytes(16), False, tuple(PartitionInfo(n, n, 0, (n,), (n,), ()) for n in range(2)))
+    game.member.looked_up({"orders": split}, game.now, {0: "east", 1: "west"})
+    shares = {each.member_id: decode_assignment(each.assignment) for each in game.syncs(1).assignments}
+    assert shares["me"].assigned_partitions == [TopicPartitions("orders", [1])]
+    assert shares["you"].assigned_partitions == [TopicPartitions("orders", [0])]
+
+
 def test_a_leader_that_finds_more_partitions_or_topics_asks_for_a_rebalance() -> None:
     game = Game(Subscription(frozenset(["orders", "later"])), metadata_max_age_ms=1500, **COOPERATIVE)
     mine = game.asks(JoinGroupRequest).protocols[0].metadata

@@ -10,7 +10,11 @@ from barnabas.client.metadata import TopicPartition
 Shares: TypeAlias = dict[str, list[TopicPartition]]
 """What each member gets, by its id."""
 
+Racks: TypeAlias = Mapping[TopicPartition, frozenset[str]]
+"""Where the replicas of each partition are, as far as brokers tell."""
+
 NO_GENERATION = -1
+NO_RACKS: Racks = {}
 
 
 class Applicant(NamedTuple):
@@ -39,7 +43,9 @@ class Assignor:
     cooperative = False
     """Whether members keep what they have while they rejoin (KIP-429)."""
 
-    def assign(self, partition_counts: Mapping[str, int], applicants: Sequence[Applicant]) -> Shares:
+    def assign(
+        self, partition_counts: Mapping[str, int], applicants: Sequence[Applicant], racks: Racks = NO_RACKS
+    ) -> Shares:
         """The shares of all; topics that do not exist are missing from `partition_counts`."""
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
 
-from barnabas.client.group.assignors.assignor import NO_GENERATION, Applicant, Assignor, Shares
+from barnabas.client.group.assignors.assignor import NO_GENERATION, NO_RACKS, Applicant, Assignor, Racks, Shares
 from barnabas.client.group.assignors.sticky import assign_sticky, claims
 from barnabas.client.metadata import TopicPartition
 
@@ -24,7 +24,9 @@ class CooperativeStickyAssignor(Assignor):
     def __init__(self) -> None:
         self._generation = NO_GENERATION
 
-    def assign(self, partition_counts: Mapping[str, int], applicants: Sequence[Applicant]) -> Shares:
+    def assign(
+        self, partition_counts: Mapping[str, int], applicants: Sequence[Applicant], racks: Racks = NO_RACKS
+    ) -> Shares:
         dated = [applicant._replace(generation=_generation(applicant)) for applicant in applicants]
         owners = {partition: owner.member_id for partition, owner in claims(dated).items()}
         return {

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 
-from barnabas.client.group.assignors.assignor import Applicant, Assignor, Shares, subscribers
+from barnabas.client.group.assignors.assignor import NO_RACKS, Applicant, Assignor, Racks, Shares, subscribers
 from barnabas.client.metadata import TopicPartition
 
 
 class RoundRobinAssignor(Assignor):
     name = "roundrobin"
 
-    def assign(self, partition_counts: Mapping[str, int], applicants: Sequence[Applicant]) -> Shares:
+    def assign(
+        self, partition_counts: Mapping[str, int], applicants: Sequence[Applicant], racks: Racks = NO_RACKS
+    ) -> Shares:
         shares: Shares = {applicant.member_id: [] for applicant in applicants}
         turns = cycle(sorted(applicants, key=lambda each: each.order))
         for topic in subscribers(partition_counts, applicants):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from barnabas.client.group.assignors.assignor import NO_GENERATION, Applicant, Assignor, Shares
+from barnabas.client.group.assignors.assignor import NO_GENERATION, NO_RACKS, Applicant, Assignor, Racks, Shares
 from barnabas.client.metadata import TopicPartition, by_topic
 from barnabas.coordinator.assignors import MemberSpec, assign_uniform
 from barnabas.coordinator.consumer_protocol import TopicPartition as TopicPartitions
@@ -33,7 +33,9 @@ class StickyAssignor(Assignor):
         self._previous: frozenset[TopicPartition] = frozenset()
         self._generation = NO_GENERATION
 
-    def assign(self, partition_counts: Mapping[str, int], applicants: Sequence[Applicant]) -> Shares:
+    def assign(
+        self, partition_counts: Mapping[str, int], applicants: Sequence[Applicant], racks: Racks = NO_RACKS
+    ) -> Shares:
         return assign_sticky(partition_counts, [remembering(applicant) for applicant in applicants])
 
     def user_data(self) -> bytes | None:
