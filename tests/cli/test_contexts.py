@@ -37,6 +37,9 @@ def test_the_shell_and_the_command_line_override_the_context_in_use(broker: Brok
     succeed("cluster", "describe", environment={"BARNABAS_CONTEXT": "here"})
     succeed("--context", "here", "cluster", "describe", environment={"BARNABAS_CONTEXT": "nowhere"})
     succeed("cluster", "describe", "-b", broker.address, environment={"BARNABAS_CONTEXT": "no-such-context"})
+    nobody = {"BARNABAS_BOOTSTRAP_SERVER": f"127.0.0.1:{peers.free_port()}"}
+    assert run_barnabas("cluster", "describe", environment={"BARNABAS_CONTEXT": "here", **nobody}).returncode == 1
+    succeed("--context", "here", "cluster", "describe", environment=nobody)
 
 
 def test_contexts_are_listed_replaced_and_removed(file: Path) -> None:

@@ -3,8 +3,8 @@
     {"current": "prod",
      "contexts": {"prod": {"bootstrap_servers": "host:9092", "options": {"request_timeout_ms": 5000}}}}
 
-The cluster of a command is the first of these that is given: --bootstrap-server or BARNABAS_BOOTSTRAP_SERVER, the
-context of --context or BARNABAS_CONTEXT, the context in use, a broker on this machine.
+The cluster of a command is the first of these that is given: --bootstrap-server, the context of --context,
+BARNABAS_BOOTSTRAP_SERVER, the context of BARNABAS_CONTEXT, the context in use, a broker on this machine.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 VARIABLE = "BARNABAS_CONTEXT"
+BOOTSTRAP_VARIABLE = "BARNABAS_BOOTSTRAP_SERVER"
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 

@@ -86,10 +86,13 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _choose_context(name: str | None) -> str | None:
+def _choose_context(ctx: typer.Context, name: str | None) -> str | None:
     """Here and not in the command, which does not run while a shell completes words."""
     if name is not None:
         os.environ[contexts.VARIABLE] = name
+        source = ctx.get_parameter_source("context")
+        if source is not None and source.name == "COMMANDLINE":
+            os.environ.pop(contexts.BOOTSTRAP_VARIABLE, None)  # what is typed counts more than any variable
     return name
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli.contexts import DEFAULT_BOOTSTRAP
+from barnabas.cli.contexts import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP
 from barnabas.cli.names import group_names, topic_names
 from barnabas.cli.output import Output
 
@@ -18,7 +18,7 @@ BootstrapOption = Annotated[
         "--bootstrap-server",
         "-b",
         metavar="HOST:PORT[,...]",
-        envvar="BARNABAS_BOOTSTRAP_SERVER",
+        envvar=BOOTSTRAP_VARIABLE,
         show_default=f"the context's, or {DEFAULT_BOOTSTRAP}",
         help="Brokers to ask first.",
     ),
