@@ -187,6 +187,16 @@ def test_a_closed_cluster_leaves_neither_processes_nor_files(directories: Path) 
     assert not answers_metadata(address, 0.5)
 
 
+def test_a_start_that_is_cancelled_leaves_nothing(directories: Path) -> None:
+    async def start() -> None:
+        async with asyncio.timeout(0.01), Cluster():
+            pass
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(start())
+    assert list(directories.iterdir()) == []
+
+
 def test_a_killed_test_process_leaves_nothing_running() -> None:
     script = (
         "import time; from barnabas.testing import Cluster; cluster = Cluster(2).__enter__(); cluster.pause(2);"

@@ -95,7 +95,13 @@ class Cluster:
     async def __aenter__(self) -> Self:
         import asyncio
 
-        return await asyncio.to_thread(self.__enter__)
+        starting = asyncio.ensure_future(asyncio.to_thread(self.__enter__))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.wait([starting])
+            await asyncio.to_thread(self.close)
+            raise
 
     async def __aexit__(self, *_: object) -> None:
         import asyncio
@@ -145,22 +151,24 @@ class Cluster:
     def kill(self, broker: int) -> None:
         """End a broker as a crash would (SIGKILL)."""
         member = self._process(broker, "kill", State.RUNNING, State.PAUSED)
-        self._order("end", pid=member.pid, by=signal.SIGKILL, patience_s=_STOP_PATIENCE_S)
         member.state = State.DOWN
+        self._order("end", pid=member.pid, by=signal.SIGKILL, patience_s=_STOP_PATIENCE_S)
 
     def stop(self, broker: int) -> None:
         """End a broker in order, as SIGTERM does: its partitions get other leaders before."""
         member = self._member(broker, "stop", State.RUNNING)
-        if member.thread is not None:
-            member.thread.stop()
-            member.thread = None
+        member.state = State.DOWN
+        thread, member.thread = member.thread, None
+        if thread is not None:
+            thread.stop()
         elif not self._order("end", pid=member.pid, by=signal.SIGTERM, patience_s=_STOP_PATIENCE_S):
             raise ClusterError(f"broker {broker} did not stop within {_STOP_PATIENCE_S:.0f} s\n{self.log(broker)}")
-        member.state = State.DOWN
 
     def start(self, broker: int) -> None:
         """Start a broker that was killed or stopped, on its old data and its old port."""
-        self._start(self._member(broker, "start", State.DOWN).number)
+        member = self._member(broker, "start", State.DOWN)
+        member.is_cut = False
+        self._start(member.number)
 
     def pause(self, broker: int) -> None:
         """Freeze a broker's process (SIGSTOP): its connections stay, and nothing is answered."""
@@ -238,7 +246,6 @@ class Cluster:
         for number, started in zip(numbers, self._order("start", directory=str(place), brokers=wanted), strict=True):
             member = self._members[number]
             member.pid, member.address, member.state = started["pid"], started["address"], State.RUNNING
-            member.is_cut = False
 
     def _settings(self, number: int, place: Path) -> dict[str, str]:
         return {
