@@ -46,7 +46,7 @@ class Fates:
     def appended(self, queue: PartitionQueue, batch: ProducerBatch, appended: Appended) -> None:
         queue.settle(batch)
         queue.problem = None
-        if batch.done.done():
+        if batch.is_done:
             return  # too late: it was given up
         self.records_sent += batch.count
         self.bytes_sent += batch.size_bytes
@@ -59,7 +59,7 @@ class Fates:
         code = error.code
         now = self._client.clock.monotonic()
         queue.problem = error
-        if batch.done.done():
+        if batch.is_done:
             queue.settle(batch)
         elif code in _TOO_LARGE and batch.count > 1:
             queue.split(batch, self._compression)
@@ -85,7 +85,7 @@ class Fates:
         return True
 
     def give_up(self, batch: ProducerBatch, error: KafkaError) -> None:
-        if batch.done.done():
+        if batch.is_done:
             return  # it is in flight, and was given up before
         count = batch.record_count
         self.records_failed += count

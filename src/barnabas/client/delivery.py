@@ -1,6 +1,6 @@
 """What a caller holds after posting a record: a handle that tells where it landed, or why it did not.
 
-A handle is light, for there is one per record: it points to the record's batch, whose one future serves them all. A
+A handle is light, for there is one per record: it points to the record's batch, and only who awaits it gets a future. A
 batch that was too large for the broker is split; its handles then find their record in the parts. A batch that failed
 remembers how many of its handles have raised the error, so that a failure that nobody saw can still be reported.
 """
@@ -53,36 +53,47 @@ class Moved(NamedTuple):
 class Pending:
     """Records with one fate: a batch, or what waits to get into one."""
 
-    __slots__ = ("done", "is_moved", "partition", "unseen")
+    __slots__ = ("_waiters", "error", "is_done", "is_moved", "outcome", "partition", "unseen")
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
-        self.done: asyncio.Future[Appended | Moved] = asyncio.get_running_loop().create_future()
+        self.is_done = False
         self.is_moved = False
+        self.outcome: Appended | Moved | None = None
+        self.error: KafkaError | None = None
         self.unseen = 0
         """How many of its records failed without anybody having been told."""
+        self._waiters: list[asyncio.Future[None]] = []
 
     def complete(self, outcome: Appended | Moved) -> None:
-        if not self.done.done():
-            self.is_moved = isinstance(outcome, Moved)
-            self.done.set_result(outcome)
+        if not self.is_done:
+            self.outcome, self.is_moved = outcome, isinstance(outcome, Moved)
+            self._settle()
 
     def fail(self, error: KafkaError, record_count: int) -> None:
         """All its handles raise `error` from now on."""
-        if not self.done.done():
-            self.unseen = record_count
-            self.done.set_exception(error)
-            self.done.exception()  # the producer reports what nobody saw, so asyncio need not complain
+        if not self.is_done:
+            self.error, self.unseen = error, record_count
+            self._settle()
 
-    @property
-    def outcome(self) -> Appended | Moved | None:
-        """How it ended; None if it did not, or failed."""
-        return self.done.result() if self.done.done() and not self.done.exception() else None
+    def _settle(self) -> None:
+        self.is_done = True
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
 
-    @property
-    def error(self) -> KafkaError | None:
-        error = self.done.exception() if self.done.done() else None
-        return error if isinstance(error, KafkaError) else None
+    async def settled(self) -> None:
+        """Wait until its fate is decided."""
+        if self.is_done:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            if not self.is_done:
+                self._waiters.remove(waiter)
 
 
 class Delivery(Handle):
@@ -111,18 +122,17 @@ class Delivery(Handle):
     @property
     def is_done(self) -> bool:
         """Whether awaiting it gives its answer at once."""
-        return self._where().done.done()
+        return self._where().is_done
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        while not (pending := self._where()).done.done():
-            yield from asyncio.wait([pending.done]).__await__()
-        try:
-            appended = pending.done.result()
-        except KafkaError:
+        while not (pending := self._where()).is_done:
+            yield from pending.settled().__await__()
+        if pending.error is not None:
             if self.delta != _TOLD:
                 self.delta = _TOLD
                 pending.unseen -= 1
-            raise
+            raise pending.error.with_traceback(None)  # one error for many handles: none shows another's way
+        appended = pending.outcome
         assert isinstance(appended, Appended)
         topic, partition = pending.partition
         offset = -1 if appended.base_offset < 0 else appended.base_offset + self.delta

@@ -172,7 +172,7 @@ class PartitionQueue:
     @property
     def oldest(self) -> float:
         """When the oldest batch was made that nobody has given up."""
-        unsettled = [batch.created for batch in self.in_flight if not batch.done.done()]
+        unsettled = [batch.created for batch in self.in_flight if not batch.is_done]
         unsettled += [batch.created for batch in list(self.waiting)[:1]]
         return min(unsettled, default=inf)
 
@@ -183,4 +183,4 @@ class PartitionQueue:
             expired.append(self.waiting.popleft())
         if self.open in expired:
             self.open = None
-        return expired + [b for b in self.in_flight if b.created + limit_seconds <= now and not b.done.done()]
+        return expired + [b for b in self.in_flight if b.created + limit_seconds <= now and not b.is_done]

@@ -283,13 +283,13 @@ class Producer:
         self._session.check()
         sender = self._open_sender()
         for parked in sender.last_parked():
-            await _settled(parked)
+            await parked.settled()
         sender.close_batches()
         unsettled: list[Pending] = [*sender.batches()]
         while unsettled:
             parts: list[Pending] = []
             for pending in unsettled:
-                await _settled(pending)
+                await pending.settled()
                 if isinstance(outcome := pending.outcome, Moved):
                     parts += [part for _, part in outcome.parts]
             unsettled = parts
@@ -319,8 +319,3 @@ class Producer:
     def _open_sender(self) -> Sender:
         assert self._sender is not None  # for the session is open
         return self._sender
-
-
-async def _settled(pending: Pending) -> None:
-    if not pending.done.done():
-        await asyncio.wait([pending.done])

@@ -102,7 +102,7 @@ class ColumnSender:
         settled = 0
         for part, (order, ends) in zip(parts, orders):
             for batch in self._cut(topic, part, order, [*ends, part.rows.count]):
-                while settled < len(batches) and batches[settled].done.done():
+                while settled < len(batches) and batches[settled].is_done:
                     if batches[settled].error is not None:
                         return
                     settled += 1
@@ -148,9 +148,8 @@ class ColumnSender:
 async def _parts(batch: Pending) -> list[ProducerBatch]:
     """The batch, once it is settled, or what the broker made us split it into."""
     assert isinstance(batch, ProducerBatch)
-    if not batch.done.done():
-        await asyncio.wait([batch.done])
-    if batch.error is None and isinstance(outcome := batch.done.result(), Moved):
+    await batch.settled()
+    if batch.error is None and isinstance(outcome := batch.outcome, Moved):
         return [found for _, part in outcome.parts for found in await _parts(part)]
     return [batch]
 
@@ -160,7 +159,7 @@ def _with(sent: ColumnsSent, batch: ProducerBatch) -> ColumnsSent:
     if batch.error is not None:
         batch.unseen = 0  # the error that follows tells of it
         return sent
-    appended = batch.done.result()
+    appended = batch.outcome
     assert isinstance(appended, Appended)
     partition = batch.partition.partition
     ranges = sent.offsets.get(partition, ())
