@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.client.consumer_errors import CorruptRecords
+from barnabas.records.batch import CorruptBatch
 from barnabas.records.record import Header
 
 if TYPE_CHECKING:
@@ -58,7 +61,8 @@ class ConsumerBatch:
 
     def raw_records(self) -> list[ConsumerRecord]:
         """The records with keys and values as they are in the log."""
-        return list(chain.from_iterable(self._chunk.records(self.partition)))
+        with self._placing_damage():
+            return list(chain.from_iterable(self._chunk.records(self.partition)))
 
     def records(self) -> list[ConsumerRecord]:
         """The records; DeserializationError for one that cannot be deserialised, unless it is to be passed over."""
@@ -83,11 +87,19 @@ class ConsumerBatch:
             wanted = Column(0)
             for name in columns:
                 wanted |= Column[name.upper()]
-        return self._chunk.columns(wanted).to_arrow()
+        with self._placing_damage():
+            return self._chunk.columns(wanted).to_arrow()
 
     def to_pandas(self, *columns: str) -> Any:
         """A pandas DataFrame of the same columns."""
         return self.to_arrow(*columns).to_pandas()
+
+    @contextmanager
+    def _placing_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except CorruptBatch as error:
+            raise CorruptRecords(self.partition, self.from_offset, error) from error
 
     def __repr__(self) -> str:
         return f"ConsumerBatch({self.partition}, offsets {self.from_offset} to {self.next_offset - 1})"

@@ -193,6 +193,11 @@ def test_bytes_that_only_their_decoding_shows_to_be_corrupt_are_told_at_their_of
         for _ in range(2):
             with pytest.raises(CorruptRecords, match="orders-0 at offset 2"):
                 await consumer.poll(5000)
+        spoilt = await consumer.poll_batch(5000)
+        assert spoilt is not None
+        for decode in (spoilt.records, spoilt.to_arrow):
+            with pytest.raises(CorruptRecords, match="orders-0 at offset 2"):
+                decode()
         script.answers.append(answer(batch(4, 2)))
         consumer.seek(PARTITION, 4)
         assert await values(consumer, 2) == [4, 5]
