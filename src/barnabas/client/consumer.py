@@ -15,7 +15,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from barnabas.client.commits import Commits
 from barnabas.client.consumed import ConsumerBatch, ConsumerRecord
@@ -25,7 +25,6 @@ from barnabas.client.consumer_places import ConsumerPlaces
 from barnabas.client.deserializing import Deserializing, OnPoison, deserializing
 from barnabas.client.fetch_options import FetchOptions
 from barnabas.client.fetcher import Fetcher
-from barnabas.client.group.hosts import LoopHost, ThreadHost
 from barnabas.client.group.member import GroupMember
 from barnabas.client.group.options import GroupOptions
 from barnabas.client.group.values import GroupMetadata, OffsetAndMetadata, Subscription
@@ -54,9 +53,6 @@ _LEAVE_SECONDS = 10
 @names_options
 class Consumer(ConsumerPlaces):
     """Options are Kafka's in snake case. Owned by the event loop that enters it; one task reads at a time."""
-
-    group_host: ClassVar[type[ThreadHost] | type[LoopHost]] = ThreadHost
-    """Where memberships run; a simulation, which has no threads, puts `LoopHost` here."""
 
     def __init__(
         self,
@@ -158,7 +154,7 @@ class Consumer(ConsumerPlaces):
 
     async def _open(self, client: Client) -> None:
         if self._group_options is not None:
-            self._member = GroupMember(client, self._group_options, self._subscription, self.group_host)
+            self._member = GroupMember(client, self._group_options, self._subscription)
         committed = None if self._member is None else self._member.committed
         self._fetcher = Fetcher(client, self._options, Locator(client, self._options, committed))
         self._reader = Reader(self._fetcher, client.clock, self._attend)
