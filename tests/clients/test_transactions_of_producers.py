@@ -29,7 +29,7 @@ from barnabas import (
     TransactionAborted,
 )
 from barnabas.client.transaction_state import Phase
-from tests.clients.programs import started
+from tests.clients.programs import interrupt_after, started
 from tests.peers import BarnabasServer
 
 
@@ -232,6 +232,25 @@ def test_a_crash_in_a_transaction_leaves_nothing_and_the_next_process_goes_on(cl
 
     run(work())
     assert committed(cluster, topic_name, 2) == [b"kept", b"after it"]
+
+
+def test_ctrl_c_aborts_so_that_readers_need_not_wait(cluster: str, topic_name: str) -> None:
+    program = """
+        async def main():
+            async with Producer(address, transactional_id="of-" + topic) as producer:
+                async with producer.transaction():
+                    await producer.send(topic, b"dropped")
+                    print("in it", flush=True)
+                    await asyncio.sleep(60)
+        """
+    interrupt_after("in it", program, cluster, topic_name)
+
+    async def work() -> None:
+        async with Producer(cluster) as producer:
+            await producer.send(topic_name, b"of another")
+
+    run(work())
+    assert committed(cluster, topic_name, 1) == [b"of another"]
 
 
 def test_a_record_that_fails_unseen_aborts_the_whole(cluster: str, topic_name: str) -> None:
