@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -29,15 +30,17 @@ class Api:
 
     @property
     def request(self) -> type[Any]:
-        return self._message("Request")
+        return _message(self, "Request")
 
     @property
     def response(self) -> type[Any]:
-        return self._message("Response")
+        return _message(self, "Response")
 
-    def _message(self, role: str) -> type[Any]:
-        found: type[Any] = getattr(import_module(f"barnabas.wire.messages.{self.stem}"), self.name + role)
-        return found
+
+@cache
+def _message(api: Api, role: str) -> type[Any]:
+    found: type[Any] = getattr(import_module(f"barnabas.wire.messages.{api.stem}"), api.name + role)
+    return found
 
 
 def snake_case(name: str) -> str:
