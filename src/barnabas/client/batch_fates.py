@@ -45,6 +45,7 @@ class Fates:
 
     def appended(self, queue: PartitionQueue, batch: ProducerBatch, appended: Appended) -> None:
         queue.settle(batch)
+        queue.is_counted = True
         queue.problem = None
         if batch.is_done:
             return  # too late: it was given up

@@ -4,9 +4,10 @@ Several batches may be in flight. One that has to be repeated returns to its pla
 batches leave one at a time until all that were numbered are settled; so order holds through retries and changes of
 leader.
 
-A batch gets its sequence number when it first leaves, and keeps it. Where a batch was given up, its numbers are
-missing: the leader refuses what follows as out of order, and if that left when nothing before it was unsettled, the
-queue starts again at 0 under the next epoch.
+A batch gets its sequence number when it first leaves, and keeps it. The first one under an identity goes alone: a
+leader that knows nothing of the identity takes any number, also that of a batch which has overtaken the first. Where a
+batch was given up, its numbers are missing: the leader refuses what follows as out of order, and if that left when
+nothing before it was unsettled, the queue starts again at 0 under the next epoch.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class PartitionQueue:
         "has_gap",
         "identity",
         "in_flight",
+        "is_counted",
         "leader_id",
         "next_sequence",
         "open",
@@ -56,6 +58,8 @@ class PartitionQueue:
         """Why the last attempt failed."""
         self.retry_at = 0.0
         self.identity = NOBODY
+        self.is_counted = False
+        """Whether the leader has taken a batch of this identity, and so counts its sequence."""
         self.next_sequence = 0
         self.has_gap = False
         self._family = NOBODY
@@ -86,7 +90,7 @@ class PartitionQueue:
         first = self.waiting[0]
         if first.attempts:
             return None if self.in_flight else self.retry_at
-        if len(self.in_flight) >= max_in_flight:
+        if len(self.in_flight) >= (max_in_flight if self.is_counted else 1):
             return None
         return first.created + linger_seconds if first.is_open else 0.0
 
@@ -97,6 +101,7 @@ class PartitionQueue:
             self.open = None
         if identity != self._family and not self._has_unsettled(batch):
             self._family = self.identity = identity
+            self.is_counted = False
             self.next_sequence = 0
         if batch.base_sequence == NO_SEQUENCE:
             sequence = NO_SEQUENCE if identity is NOBODY else self.next_sequence
@@ -138,6 +143,7 @@ class PartitionQueue:
                 batch.base_sequence = NO_SEQUENCE
             return False
         self.identity = self.identity.raised()
+        self.is_counted = False
         self.next_sequence = 0
         for batch in self.waiting:
             if batch.base_sequence == NO_SEQUENCE:

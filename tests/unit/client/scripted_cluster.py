@@ -145,13 +145,18 @@ class ScriptedCluster:
             error = ErrorCode.MESSAGE_TOO_LARGE
         elif self.leaders.get(partition, 1) != broker:
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        elif header.has_producer_id and (epoch, sequence) not in (self._states.get(partition), (epoch, 0)):
+        elif header.has_producer_id and not self._is_in_order(partition, epoch, sequence):
             error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if error:
             return PartitionProduceResponse(index=partition, error_code=error, base_offset=-1)
         self._states[partition] = (epoch, sequence + len(values))
         self.logs[partition] += values
         return PartitionProduceResponse(index=partition, base_offset=len(self.logs[partition]) - len(values))
+
+    def _is_in_order(self, partition: int, epoch: int, sequence: int) -> bool:
+        """A leader that knows nothing of a producer takes any sequence."""
+        known_epoch, expected = self._states.get(partition, (epoch, sequence))
+        return sequence == (expected if epoch == known_epoch else 0)
 
 
 def broken() -> CannotReach:

@@ -362,3 +362,18 @@ def test_what_is_given_up_twice_is_counted_once() -> None:
         return sender.fates.records_failed
 
     assert run(cluster, work) == 1
+
+
+def test_no_batch_overtakes_the_first_one_at_a_leader_that_knows_nothing_of_the_producer() -> None:
+    cluster = ScriptedCluster(partitions=2)
+
+    async def work(client: Client) -> None:
+        async with Producer(client, batch_size=1, linger_ms=0) as producer:
+            await producer.send(TOPIC, b"the connection is good", partition=0)
+            cluster.faults.append(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            for value in numbers(8):
+                producer.post(TOPIC, value, partition=1)
+
+    run(cluster, work)
+    assert cluster.logs[1] == numbers(8)
+    assert {sent.producer_epoch for sent in cluster.sent} == {0}
