@@ -63,16 +63,19 @@ def test_a_broker_that_stays_away_fails_the_delivery_in_time(tmp_path: Path) -> 
     server = BarnabasServer(tmp_path / "data")
 
     async def session() -> None:
-        async with asyncio.timeout(30), connect(server.address, retry_timeout_ms=500) as client:
-            async with Producer(client, delivery_timeout_ms=500) as producer:
-                await producer.send("orders", b"there")
-                server.kill()
-                gone = producer.post("orders", b"not there")
-                with pytest.raises(KafkaError, match="connection refused; is it running") as caught:
-                    await producer.flush()
-                assert caught.value.code.retriable
-                with pytest.raises(KafkaError):
-                    await gone
+        async with (
+            asyncio.timeout(30),
+            connect(server.address, retry_timeout_ms=500) as client,
+            Producer(client, delivery_timeout_ms=500) as producer,
+        ):
+            await producer.send("orders", b"there")
+            server.kill()
+            gone = producer.post("orders", b"not there")
+            with pytest.raises(KafkaError, match="connection refused; is it running") as caught:
+                await producer.flush()
+            assert caught.value.code.retriable
+            with pytest.raises(KafkaError):
+                await gone
 
     try:
         asyncio.run(session())
