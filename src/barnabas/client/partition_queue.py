@@ -26,6 +26,7 @@ from barnabas.records.reader import records_of
 
 _SEQUENCES = 2**31 - 1  # a mask: they wrap from 2**31 - 1 to 0
 _NO_LIMIT = 2**31 - 1
+_REMEMBERED_SECONDS = 600  # leaders forget a producer that was silent for long; it is a day unless configured otherwise
 
 
 class PartitionQueue:
@@ -34,6 +35,7 @@ class PartitionQueue:
     __slots__ = (
         "_batch_count",
         "_family",
+        "_last_created",
         "has_gap",
         "identity",
         "in_flight",
@@ -64,6 +66,7 @@ class PartitionQueue:
         self.has_gap = False
         self._family = NOBODY
         self._batch_count = 0
+        self._last_created = 0.0
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -103,6 +106,9 @@ class PartitionQueue:
             self._family = self.identity = identity
             self.is_counted = False
             self.next_sequence = 0
+        if batch.created - self._last_created > _REMEMBERED_SECONDS:
+            self.is_counted = False
+        self._last_created = batch.created
         if batch.base_sequence == NO_SEQUENCE:
             sequence = NO_SEQUENCE if identity is NOBODY else self.next_sequence
             if batch.data is None:

@@ -96,3 +96,4 @@ class ProducerBatch(Pending):
         """Let go of the bytes: handles may outlive them by far."""
         self.count = self.record_count
         self.data = None
+        self.records.take()

@@ -225,3 +225,27 @@ def test_what_is_too_old_is_taken_out_and_what_is_in_flight_waits_for_its_answer
         assert [batch.created for batch in queue.waiting] == [3.0]
 
     on_loop(check)
+
+
+def test_after_a_long_silence_one_batch_goes_alone_again(on_loop: OnLoop) -> None:
+    def check(queue: PartitionQueue) -> None:
+        for created in (1.0, 2.0, 5000.0, 5001.0):
+            add(queue, b"x", created=created)
+        queue.close()
+        queue.settle(take(queue))
+        queue.is_counted = True
+        queue.settle(take(queue))
+        assert queue.is_counted
+        take(queue)
+        assert queue.ready_at(0, 5) is None
+
+    on_loop(check)
+
+
+def test_a_batch_that_is_given_up_lets_go_of_its_bytes(on_loop: OnLoop) -> None:
+    def check(queue: PartitionQueue) -> None:
+        batch = add(queue, b"x" * 500)
+        batch.drop()
+        assert (batch.record_count, len(batch.records.take()[0])) == (1, 0)
+
+    on_loop(check)
