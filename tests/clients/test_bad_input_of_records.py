@@ -8,10 +8,18 @@ from typing import Any, TypeVar
 
 import pytest
 
-from barnabas import Admin, Consumer, KafkaError, Producer, TopicPartition
-from barnabas.client.consumer_errors import DeserializationError, NoOffset
-from barnabas.client.errors import RecordTooLarge
-from barnabas.core.errors import ErrorCode
+from barnabas import (
+    Admin,
+    Consumer,
+    DeserializationError,
+    ErrorCode,
+    KafkaError,
+    NoOffset,
+    NotDelivered,
+    Producer,
+    RecordTooLarge,
+    TopicPartition,
+)
 
 T = TypeVar("T")
 
@@ -114,6 +122,24 @@ def test_a_record_too_large_for_the_broker_fails_alone(cluster: str, topic_name:
             assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
             assert not caught.value.retriable
             assert [(await deliveries[0]).offset, (await deliveries[2]).offset] == [0, 1]
+
+    run(work)
+
+
+def test_no_record_is_dropped_silently_when_a_producer_is_left(cluster: str, topic_name: str) -> None:
+    async def post_and_leave() -> None:
+        async with Producer(cluster) as producer:
+            for size in (10, 5000, 20):
+                producer.post(topic_name, b"x" * size)
+
+    async def work() -> None:
+        async with Admin(cluster) as admin:
+            await admin.topics.create(topic_name, partitions=1, configs={"max.message.bytes": "2000"})
+        with pytest.raises(NotDelivered, match="1 record was not delivered") as caught:
+            await post_and_leave()
+        assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        async with Consumer(cluster, topics=[topic_name], auto_offset_reset="earliest") as consumer:
+            assert [len(value) for value in await take(consumer, 2)] == [10, 20]
 
     run(work)
 
