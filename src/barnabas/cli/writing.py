@@ -41,10 +41,9 @@ async def produce_lines(
                     await producer.flush()
                     fail(f"line {number}: {error}; the lines before it were sent")
                 chosen = record.partition if partition is None else partition
-                delivery = await _post(producer, topic, record, (*record.headers, *headers), chosen)
-                landed.await_(delivery)
-                if number == 1:
-                    await delivery  # the topic is found before the others come to wait for it
+                landed.await_(await _post(producer, topic, record, (*record.headers, *headers), chosen))
+                if number == _POSTS_PER_TURN:
+                    await landed.first()  # the topic is found before all the others come to wait for it
                 elif number % _POSTS_PER_TURN == 0:
                     await asyncio.sleep(0)  # a file is never waited for, and what is posted has to leave
             read_bytes += sum(map(len, lines)) + len(lines)
@@ -82,6 +81,11 @@ class Landed:
 
     def await_(self, delivery: Delivery) -> None:
         self._waiting.append(delivery)
+
+    async def first(self) -> None:
+        """Wait for the oldest of those that are not settled."""
+        if self._waiting:
+            await self._waiting[0]
 
     async def settle(self) -> None:
         """Count those that are acknowledged, so that they need not be kept."""
