@@ -105,6 +105,9 @@ class ConsumerPlaces:
         while (position := self._state(partition).position) is None:
             self._session.check()
             self._fetcher.raise_problem()
+            if self._state(partition).is_held:
+                self._state(partition).is_held = False
+                self._fetcher.pump()
             await self._fetcher.wait(None)
         return position
 

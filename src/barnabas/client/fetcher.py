@@ -189,6 +189,8 @@ class Fetcher:
         buffered = 0
         for state in self.states.values():
             buffered += state.buffered_bytes
+            if state.is_held:
+                continue
             if state.retry_at > now:
                 wake_at = min(wake_at, state.retry_at)
                 continue

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -109,13 +108,13 @@ class GroupChanges:
     async def _begin(self, assigned: Sequence[TopicPartition]) -> None:
         for partition in assigned:
             self._fetcher.add(partition, Begin.COMMITTED)
-            self._fetcher.states[partition].retry_at = math.inf  # the callback may know a better place
+            self._fetcher.states[partition].is_held = True
         try:
             await _call(self._callbacks.on_assigned, assigned)
         finally:
             for partition in assigned:
                 if partition in self._fetcher.states:
-                    self._fetcher.states[partition].retry_at = 0.0
+                    self._fetcher.states[partition].is_held = False
 
 
 async def _call(callback: Callback | None, partitions: Sequence[TopicPartition]) -> None:

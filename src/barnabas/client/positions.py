@@ -101,6 +101,8 @@ class PartitionState:
         self.begin = begin
         self.topic_id: bytes | None = None
         self.paused = False
+        self.is_held = False
+        """Nothing is asked about it yet: a callback may know a better place."""
         self.version = 0
         self.chunks: deque[Chunk] = deque()
         self.buffered_bytes = 0

@@ -97,6 +97,23 @@ def test_a_partition_is_drained_and_committed_before_it_is_given_up(play: Play) 
     assert play(scene).heard == [{0: 4}, "on_revoked", "done"]
 
 
+def test_a_callback_can_ask_for_the_place_and_choose_another(play: Play) -> None:
+    found: list[int] = []
+
+    async def scene(consumer: Consumer, group: Group) -> None:
+        consumers.append(consumer)
+        assert [record.offset for record in await consumer.poll(5000, max_records=2)] == [6, 7]
+
+    consumers: list[Consumer] = []
+
+    async def assigned(partitions: list[TopicPartition]) -> None:
+        found.append(await consumers[0].position(partitions[0]))
+        consumers[0].seek(partitions[0], 6)
+
+    play(scene, on_assigned=assigned)
+    assert found == [0]
+
+
 def test_of_a_lost_partition_nothing_is_committed(play: Play) -> None:
     async def scene(consumer: Consumer, group: Group) -> None:
         await consumer.poll(5000, max_records=4)
