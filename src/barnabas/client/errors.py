@@ -74,12 +74,16 @@ class NotDelivered(KafkaError):
     """Posted records that failed without anybody having awaited them; raised by the flush that follows."""
 
     def __init__(self, first: KafkaError, count: int) -> None:
-        records = "1 record was" if count == 1 else f"{count} records were"
-        super().__init__(first.code, f"{records} not delivered: {first}")
+        super().__init__(first.code, f"{records(count, '')} not delivered: {first}")
 
 
 class CommitFailed(KafkaError):
     """Offsets that a group did not take, because it goes on without this member; what to do stands in the message."""
+
+
+def records(count: int, where: str) -> str:
+    """The beginning of a sentence about so many records."""
+    return f"1 record{where} was" if count == 1 else f"{count} records{where} were"
 
 
 def refused(code: int, what: str, message: str | None = None) -> KafkaError:

@@ -18,7 +18,7 @@ from barnabas.client.batch_fates import Fates
 from barnabas.client.buffer_memory import BufferMemory
 from barnabas.client.client import Client
 from barnabas.client.delivery import Appended, Failures, Pending
-from barnabas.client.errors import DeliveryTimeout
+from barnabas.client.errors import DeliveryTimeout, records
 from barnabas.client.identity import Identity, ProducerIdentity
 from barnabas.client.metadata import BrokerInfo, TopicPartition
 from barnabas.client.partition_queue import PartitionQueue
@@ -265,9 +265,9 @@ class Sender:
         if queue.oldest + limit > now:
             self._look_again(queue.oldest + limit)
             return
-        problem = queue.problem or self.topics[queue.partition.topic].problem
+        problem = self.topics[queue.partition.topic].problem or queue.problem  # who looks for a topic tried last
         for batch in queue.expire(now, limit):
-            what = f"{batch.record_count} records for {queue.partition} were not acknowledged"
+            what = f"{records(batch.record_count, f' for {queue.partition}')} not acknowledged"
             self.fates.give_up(
                 batch, DeliveryTimeout(what, "delivery_timeout_ms", self.rules.delivery_timeout_ms, problem)
             )

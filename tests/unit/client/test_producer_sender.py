@@ -100,7 +100,7 @@ def test_records_fail_in_time_when_the_broker_never_answers_and_those_behind_go_
 
     async def work(client: Client) -> float:
         async with Producer(client, delivery_timeout_ms=3000) as producer:
-            with pytest.raises(DeliveryTimeout, match="1 records for orders-0 were not acknowledged within"):
+            with pytest.raises(DeliveryTimeout, match="1 record for orders-0 was not acknowledged within"):
                 await producer.send(TOPIC, b"lost")
             failed = client.clock.monotonic()
             await asyncio.sleep(REQUEST_TIMEOUT_S)
