@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
 from barnabas.client.errors import Abandoned, BufferFull
 from barnabas.client.metadata import TopicPartition
+from barnabas.sync.portal import LOOK_FOR_SIGNALS_S
 
 if TYPE_CHECKING:
     from barnabas.client.delivery import Delivery as AsyncDelivery
@@ -95,14 +97,21 @@ class Outbox:
         """From any thread."""
         delivery = Delivery(self, topic, value, options)
         with self._lock:
-            if not self._has_room() and not self._changed.wait_for(self._has_room, self._max_block_s):
-                raise BufferFull(f"no room for a record of {topic!r} within {self._max_block_s:g} s")
+            if not self._has_room():
+                self._wait_for_room(topic)
             self._waiting.append(delivery)
             if isinstance(value, (bytes, str)):
                 self._waiting_bytes += len(value)
             if len(self._waiting) == 1:
                 self.portal.loop.call_soon_threadsafe(self._drain)
         return delivery
+
+    def _wait_for_room(self, topic: str) -> None:
+        deadline = time.monotonic() + self._max_block_s
+        while not self._has_room():
+            if time.monotonic() >= deadline:
+                raise BufferFull(f"no room for a record of {topic!r} within {self._max_block_s:g} s")
+            self._changed.wait(min(self._max_block_s, LOOK_FOR_SIGNALS_S))
 
     def _has_room(self) -> bool:
         return len(self._waiting) < _MOST_WAITING and self._waiting_bytes < _MOST_WAITING_BYTES

@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
 from barnabas.client.errors import WrongProcess
@@ -21,6 +21,8 @@ from barnabas.core import logs
 
 _log = logs.get_logger(__name__)
 T = TypeVar("T")
+LOOK_FOR_SIGNALS_S = 0.2
+"""A signal that comes just before a thread begins to wait does not wake it: Python looks when the wait ends."""
 
 
 class Call(Generic[T]):
@@ -35,15 +37,15 @@ class Call(Generic[T]):
 
     def wait(self, unclaimed: Callable[[T], None] | None) -> T:
         """The result; if an interrupt comes too late to cancel the work, `unclaimed` gets what nobody will."""
-        self._loop.call_soon_threadsafe(self._begin)
         try:
+            self._loop.call_soon_threadsafe(self._begin)
             self._serve()
         except BaseException:
             if not self._is_over:  # otherwise the end was heard already, and comes only once
                 self._loop.call_soon_threadsafe(self._cancel)
                 self._serve()
-            task = cast("asyncio.Task[T]", self._task)
-            if unclaimed is not None and not task.cancelled() and task.exception() is None:
+            task = self._task
+            if unclaimed is not None and task is not None and not task.cancelled() and task.exception() is None:
                 unclaimed(task.result())
             raise
         return cast("asyncio.Task[T]", self._task).result()
@@ -81,9 +83,18 @@ class Call(Generic[T]):
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
+        else:  # interrupted before it began
+            self._work.close()
+            self._end(None)
 
     def _serve(self) -> None:
-        while (function := self._inbox.get()) is not None:
+        while True:
+            try:
+                function = self._inbox.get(timeout=LOOK_FOR_SIGNALS_S)
+            except Empty:
+                continue
+            if function is None:
+                return
             function()
 
 
