@@ -71,7 +71,7 @@ def test_a_broker_that_stays_away_fails_the_delivery_in_time(tmp_path: Path) -> 
             await producer.send("orders", b"there")
             server.kill()
             gone = producer.post("orders", b"not there")
-            with pytest.raises(KafkaError, match=r"cannot reach broker 1 at .*; is it (still )?running") as caught:
+            with pytest.raises(KafkaError, match=r"cannot reach broker .*; is it (still )?running") as caught:
                 await producer.flush()
             assert caught.value.code.retriable
             with pytest.raises(KafkaError):
