@@ -62,6 +62,26 @@ def test_a_topic_deleted_under_a_consumer_is_told_and_its_other_topics_go_on(clu
     run(work)
 
 
+def test_a_name_that_no_topic_can_have_is_told_with_what_it_takes(cluster: str) -> None:
+    async def work() -> None:
+        async with Producer(cluster) as producer:
+            with pytest.raises(KafkaError, match="'orders and more' cannot be the name of a topic; it takes") as caught:
+                await producer.send("orders and more", b"1")
+            assert not caught.value.retriable
+
+    run(work)
+
+
+def test_a_consumer_that_has_nothing_to_read_says_so_instead_of_waiting_for_ever(cluster: str) -> None:
+    async def work() -> None:
+        async with Consumer(cluster) as consumer:
+            for read in (consumer.poll(), consumer.poll_batch(), anext(aiter(consumer)), anext(consumer.batches())):
+                with pytest.raises(RuntimeError, match="nothing to read; give it topics="):
+                    await read
+
+    run(work)
+
+
 def test_an_offset_out_of_range_names_itself_and_a_seek_mends_it(cluster: str, topic_name: str) -> None:
     partition = TopicPartition(topic_name, 0)
 

@@ -234,7 +234,7 @@ class Consumer(ConsumerPlaces):
 
         The iteration ends by itself, after `max_poll_records` at the latest: come back for more then.
         """
-        self._session.check()
+        self._check_reads()
         reading = await self._reader.one_by_one()
         raw = islice(reading.iterator, self._max_poll_records)
         return raw if self._deserializing is None else filter(None, map(self._deserializing.open, raw))
@@ -244,7 +244,7 @@ class Consumer(ConsumerPlaces):
 
         They are moved past by the next call. A cancelled call loses nothing.
         """
-        self._session.check()
+        self._check_reads()
         limit = self._max_poll_records if max_records is None else at_least("max_records", max_records, 1)
         records: list[ConsumerRecord] = []
         reading = await self._reader.several(timeout_ms)
@@ -258,6 +258,13 @@ class Consumer(ConsumerPlaces):
                 break  # it comes first in the next call
             reading = self._reader.more()
         return records
+
+    def _check_reads(self) -> None:
+        self._session.check()
+        if self._subscription is None and not self._fetcher.states:
+            raise RuntimeError(
+                "this consumer has nothing to read; give it topics=... or pattern=..., or assign partitions"
+            )
 
     def _take(self, reading: Reading, count: int, records: list[ConsumerRecord]) -> None:
         self._reader.holds(reading.state, reading.position)
@@ -274,7 +281,7 @@ class Consumer(ConsumerPlaces):
 
     async def poll_batch(self, timeout_ms: int | None = 500) -> ConsumerBatch | None:
         """The next batch, which is of one partition; it is moved past by the next call. None if none comes in time."""
-        self._session.check()
+        self._check_reads()
         taken = await self._reader.chunk(timeout_ms)
         if taken is None:
             return None

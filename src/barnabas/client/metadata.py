@@ -183,4 +183,9 @@ def topic_info(topic: Any) -> TopicInfo:
 def topic_error(code: int, name: str) -> KafkaError:
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+    if code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+        allowed = "up to 249 letters, digits, '.', '_' and '-'"
+        return KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} cannot be the name of a topic; it takes {allowed}"
+        )
     return refused(code, f"topic {name!r}")
