@@ -110,6 +110,23 @@ def test_three_brokers_keep_three_copies() -> None:
         assert cluster.controller() in cluster.brokers
 
 
+def test_a_member_of_a_group_need_not_wait_for_those_that_have_left() -> None:
+    with Cluster() as cluster:
+        topic = cluster.create_topic()
+        settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "readers", "group.protocol": "consumer"}
+        took_s = []
+        for _ in range(3):
+            consumer = confluent_kafka.Consumer(settings)
+            assigned: list[object] = []
+            consumer.subscribe([topic], on_assign=lambda _, partitions, assigned=assigned: assigned.extend(partitions))
+            began = time.monotonic()
+            while not assigned and time.monotonic() - began < 30:
+                consumer.poll(0.05)
+            took_s.append(time.monotonic() - began)
+            consumer.close()
+        assert min(took_s[1:]) < 4  # the interval of heartbeats is five seconds
+
+
 def test_options_are_the_brokers_settings() -> None:
     with Cluster(options={"num.partitions": 7, "auto.create.topics.enable": True}) as cluster:
         producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})

@@ -34,6 +34,8 @@ HOST = "127.0.0.1"
 _MAX_BROKERS = 100
 _KEYS_OF_A_PROCESS = ("barnabas.metrics.port", "barnabas.metrics.host", "barnabas.log.level", "barnabas.log.format")
 _STOP_PATIENCE_S = 20.0
+_QUICK_GROUPS = {"group.consumer.assignment.interval.ms": "0"}
+"""Otherwise who joins soon after another has left is assigned nothing before its second heartbeat, seconds later."""
 
 
 class State(Enum):
@@ -250,6 +252,7 @@ class Cluster:
     def _settings(self, number: int, place: Path) -> dict[str, str]:
         return {
             **shared_settings(place, len(self._members)),
+            **_QUICK_GROUPS,
             **self._options,
             "node.id": str(number),
             "log.dirs": str(broker_dir(place, number)),
