@@ -20,6 +20,7 @@ from barnabas import (
     RecordTooLarge,
     TopicPartition,
 )
+from tests.peers import Broker
 
 T = TypeVar("T")
 
@@ -70,6 +71,32 @@ def test_a_name_that_no_topic_can_have_is_told_with_what_it_takes(cluster: str) 
             assert not caught.value.retriable
 
     run(work)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"value": "text"}, "a record's value must be bytes or None, not str; is a serializer missing"),
+        ({"value": b"1", "key": "text"}, "a record's key must be bytes or None, not str; is a serializer missing"),
+        ({"value": b"1", "headers": [("name", "text")]}, "header must be bytes or None, not str"),
+        ({"value": b"1", "timestamp": "now"}, "integer"),
+        ({"value": b"1", "topic": 5}, "the name of a topic must be text, not int"),
+        ({"value": b"1", "topic": "\ud800"}, "surrogates not allowed"),
+    ],
+    ids=["value", "key", "header", "timestamp", "topic", "topic that is no UTF-8"],
+)
+@pytest.mark.parametrize("way", ["send", "post"])
+def test_arguments_of_a_wrong_type_are_refused_at_once_and_the_producer_goes_on(
+    broker: Broker, topic_name: str, way: str, arguments: dict[str, Any], told: str
+) -> None:
+    async def work() -> int:
+        async with Producer(broker.address) as producer:
+            await producer.send(topic_name, b"first")
+            with pytest.raises((TypeError, ValueError), match=told):
+                await getattr(producer, way)(**{"topic": topic_name, **arguments})
+            return (await producer.send(topic_name, b"second")).offset
+
+    assert run(work) == 1
 
 
 def test_a_consumer_that_has_nothing_to_read_says_so_instead_of_waiting_for_ever(cluster: str) -> None:

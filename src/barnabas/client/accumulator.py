@@ -76,7 +76,13 @@ class Accumulator:
                 partition = self._partitioner(topic.name, key, value, count)
             else:
                 assert key is not None
-                return partition_of_key(key, count)
+                try:
+                    return partition_of_key(key, count)
+                except TypeError:
+                    kind = type(key).__name__
+                    raise TypeError(
+                        f"a record's key must be bytes or None, not {kind}; is a serializer missing?"
+                    ) from None
         if not 0 <= partition < count:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -124,6 +130,9 @@ class Accumulator:
         """A topic, with its queues if the client has seen it already."""
         topic = self.topics.get(name)
         if topic is None:
+            if not isinstance(name, str):
+                raise TypeError(f"the name of a topic must be text, not {type(name).__name__}")
+            name.encode()  # what UTF-8 cannot carry shows here, and not in a task that nobody awaits
             topic = self.topics[name] = ProducerTopic(name, self._client.random)
         if not topic.queues:
             info = self._client.metadata.cluster.topics.get(name)
