@@ -127,6 +127,7 @@ class Producer:
         self._transactions: Transactions | None = None
         self._columns: ColumnSender
         self._append: Callable[..., Delivery]
+        self._now_ms: Callable[[], int]
 
     async def __aenter__(self) -> Self:
         client = await self._session.open()
@@ -138,6 +139,7 @@ class Producer:
         self._sender = Sender(client, self._rules, identity, self._memory, self._failures)
         accumulator = Accumulator(client, self._sender, self._memory, self._partitioner, self._batch_size)
         self._append = accumulator.append
+        self._now_ms = client.clock.now_ms
         self._columns = ColumnSender(client, self._sender, accumulator, self._memory)
         if self._transactions is not None:
             self._transactions.attach(self._sender, self.flush)
@@ -196,7 +198,7 @@ class Producer:
 
         With no room left it raises `BufferFull`: `await producer.room()`, then post again.
         """
-        client = self._session.check()
+        self._session.check()
         if self._transactions is not None:
             self._transactions.check_may_post()
         if value is not None and self._value_serializer is not None:
@@ -204,7 +206,7 @@ class Producer:
         if key is not None and self._key_serializer is not None:
             key = self._key_serializer.serialize(topic, key)
         if timestamp is None:
-            timestamp = client.clock.now_ms()
+            timestamp = self._now_ms()
         elif isinstance(timestamp, datetime):
             timestamp = round(timestamp.timestamp() * 1000)
         return self._append(topic, key, value, headers, partition, timestamp)
