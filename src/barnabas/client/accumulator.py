@@ -7,6 +7,7 @@ seen are parked, in their order, until the cluster tells of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from barnabas.client.buffer_memory import BufferMemory
 from barnabas.client.client import Client
@@ -69,20 +70,16 @@ class Accumulator:
                 return handle
         return self._append_anew(known, queue, sticks, key, value, headers, timestamp_ms, self._memory.reserve)
 
-    def _choose(self, topic: ProducerTopic, key: bytes | None, value: bytes | None, partition: int | None) -> int:
+    def _choose(self, topic: ProducerTopic, key: Any, value: bytes | None, partition: int | None) -> int:
         count = len(topic.queues)
         if partition is None:
             if self._partitioner is not None:
                 partition = self._partitioner(topic.name, key, value, count)
             else:
-                assert key is not None
-                try:
-                    return partition_of_key(key, count)
-                except TypeError:
+                if not isinstance(key, (bytes, bytearray, memoryview)):
                     kind = type(key).__name__
-                    raise TypeError(
-                        f"a record's key must be bytes or None, not {kind}; is a serializer missing?"
-                    ) from None
+                    raise TypeError(f"a record's key must be bytes or None, not {kind}; is a serializer missing?")
+                return partition_of_key(bytes(key), count)
         if not 0 <= partition < count:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -377,3 +377,14 @@ def test_no_batch_overtakes_the_first_one_at_a_leader_that_knows_nothing_of_the_
     run(cluster, work)
     assert cluster.logs[1] == numbers(8)
     assert {sent.producer_epoch for sent in cluster.sent} == {0}
+
+
+def test_a_key_in_another_buffer_goes_where_its_bytes_go() -> None:
+    cluster = ScriptedCluster(partitions=5)
+
+    async def work(client: Client) -> set[int]:
+        async with Producer(client) as producer:
+            keys = [b"key", bytearray(b"key"), memoryview(b"key")] * 2
+            return {(await producer.send(TOPIC, b"x", key=key)).partition for key in keys}
+
+    assert len(run(cluster, work)) == 1
