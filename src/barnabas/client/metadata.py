@@ -151,9 +151,11 @@ class Metadata:
     async def ask_any(self, message: Any, *, highest: int | None = None) -> Any:
         """The answer of the first broker that can be reached."""
         problem: KafkaError | None = None
+        names = {broker.address: f"broker {broker.node_id}" for broker in self.cluster.brokers.values()}
         for address in self.known_addresses():
             try:
-                return await self._connections.request(address, message, highest=highest)
+                name = names.get(address, "broker")
+                return await self._connections.request(address, message, broker=name, highest=highest)
             except (CannotReach, NoAnswer) as error:
                 problem = problem or error
         assert problem is not None
