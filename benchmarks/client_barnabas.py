@@ -24,6 +24,8 @@ from benchmarks.client_load import (
     run,
 )
 
+POSTS_PER_TURN = 500
+
 
 def _producer(work: Work, linger_ms: int = LINGER_MS) -> Producer:
     return Producer(
@@ -56,7 +58,9 @@ async def _post(work: Work) -> Figures:
     async def send(count: int) -> None:
         post, topic, value = producer.post, work.topic, work.value
         deliveries = []
-        for _ in range(count):
+        for number in range(count):
+            if number % POSTS_PER_TURN == 0:
+                await asyncio.sleep(0)  # as a program would, and as the other side polls
             while True:
                 try:
                     deliveries.append(post(topic, value))
