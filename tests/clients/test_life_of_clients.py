@@ -1,10 +1,10 @@
 """A day in the life of clients, squeezed: what brokers and networks do to them in weeks happens here every second.
 
-Connections are cut every second, about as often in all as in three minutes with a cut every few seconds; brokers restart
-and leaders move as quickly as replicas come back in sync, which is a few times here. `BARNABAS_TEST_LIFE_SECONDS=180`
-lives the three minutes. Two idempotent producers write, two members of a group copy what they read in transactions, two
-members of another group and a lone consumer read the copy. In the end nothing is lost or doubled, every partition's order
-is kept, and no task, thread or socket is left.
+Connections are cut every second, about as often in all as in three minutes with a cut every few seconds. Brokers
+restart and leaders move as quickly as replicas come back in sync, which is a few times here;
+`BARNABAS_TEST_LIFE_SECONDS=180` lives the three minutes. Two idempotent producers write, two members of a group copy
+what they read in transactions, two members of another group and a lone consumer read the copy. In the end nothing is
+lost or doubled, every partition's order is kept, and no task, thread or socket is left.
 """
 
 from __future__ import annotations
