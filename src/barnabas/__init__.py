@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from barnabas.client.admin.admin import Admin
-    from barnabas.client.consumed import ConsumerBatch, ConsumerRecord
+    from barnabas.client.consume.consumed import ConsumerBatch, ConsumerRecord
+    from barnabas.client.consume.consumer_errors import CorruptRecords, DeserializationError, LogTruncated, NoOffset
     from barnabas.client.consumer import Consumer
-    from barnabas.client.consumer_errors import CorruptRecords, DeserializationError, LogTruncated, NoOffset
-    from barnabas.client.delivery import Delivery, RecordMetadata
     from barnabas.client.errors import (
         Abandoned,
         BufferFull,
@@ -32,16 +31,17 @@ if TYPE_CHECKING:
     from barnabas.client.metadata import TopicPartition
     from barnabas.client.options import WrongOption
     from barnabas.client.outcomes import PartlyFailed
-    from barnabas.client.producer import NewRecord, Producer
-    from barnabas.client.producer_columns import ColumnsNotDelivered, ColumnsSent
-    from barnabas.client.transaction_errors import (
+    from barnabas.client.produce.delivery import Delivery, RecordMetadata
+    from barnabas.client.produce.producer_columns import ColumnsNotDelivered, ColumnsSent
+    from barnabas.client.produce.transaction_errors import (
         NoTransaction,
         OutcomeUnknown,
         ProducerFenced,
         ProducerUnusable,
         TransactionAborted,
     )
-    from barnabas.client.transactions import Transaction
+    from barnabas.client.produce.transactions import Transaction
+    from barnabas.client.producer import NewRecord, Producer
     from barnabas.core.errors import ErrorCode, KafkaError
 
 __version__ = "0.1.0"
@@ -92,37 +92,37 @@ _HOMES = {
     "Admin": "barnabas.client.admin.admin",
     "BufferFull": "barnabas.client.errors",
     "CannotReach": "barnabas.client.errors",
-    "ColumnsNotDelivered": "barnabas.client.producer_columns",
-    "ColumnsSent": "barnabas.client.producer_columns",
+    "ColumnsNotDelivered": "barnabas.client.produce.producer_columns",
+    "ColumnsSent": "barnabas.client.produce.producer_columns",
     "CommitFailed": "barnabas.client.errors",
     "Consumer": "barnabas.client.consumer",
-    "ConsumerBatch": "barnabas.client.consumed",
-    "ConsumerRecord": "barnabas.client.consumed",
-    "CorruptRecords": "barnabas.client.consumer_errors",
-    "Delivery": "barnabas.client.delivery",
+    "ConsumerBatch": "barnabas.client.consume.consumed",
+    "ConsumerRecord": "barnabas.client.consume.consumed",
+    "CorruptRecords": "barnabas.client.consume.consumer_errors",
+    "Delivery": "barnabas.client.produce.delivery",
     "DeliveryTimeout": "barnabas.client.errors",
-    "DeserializationError": "barnabas.client.consumer_errors",
+    "DeserializationError": "barnabas.client.consume.consumer_errors",
     "ErrorCode": "barnabas.core.errors",
     "GroupMetadata": "barnabas.client.group.values",
     "KafkaError": "barnabas.core.errors",
-    "LogTruncated": "barnabas.client.consumer_errors",
+    "LogTruncated": "barnabas.client.consume.consumer_errors",
     "NewRecord": "barnabas.client.producer",
     "NoAnswer": "barnabas.client.errors",
-    "NoOffset": "barnabas.client.consumer_errors",
-    "NoTransaction": "barnabas.client.transaction_errors",
+    "NoOffset": "barnabas.client.consume.consumer_errors",
+    "NoTransaction": "barnabas.client.produce.transaction_errors",
     "NotDelivered": "barnabas.client.errors",
     "NotOpen": "barnabas.client.errors",
     "OffsetAndMetadata": "barnabas.client.group.values",
-    "OutcomeUnknown": "barnabas.client.transaction_errors",
+    "OutcomeUnknown": "barnabas.client.produce.transaction_errors",
     "PartlyFailed": "barnabas.client.outcomes",
     "Producer": "barnabas.client.producer",
-    "ProducerFenced": "barnabas.client.transaction_errors",
-    "ProducerUnusable": "barnabas.client.transaction_errors",
-    "RecordMetadata": "barnabas.client.delivery",
+    "ProducerFenced": "barnabas.client.produce.transaction_errors",
+    "ProducerUnusable": "barnabas.client.produce.transaction_errors",
+    "RecordMetadata": "barnabas.client.produce.delivery",
     "RecordTooLarge": "barnabas.client.errors",
     "TopicPartition": "barnabas.client.metadata",
-    "Transaction": "barnabas.client.transactions",
-    "TransactionAborted": "barnabas.client.transaction_errors",
+    "Transaction": "barnabas.client.produce.transactions",
+    "TransactionAborted": "barnabas.client.produce.transaction_errors",
     "WrongLoop": "barnabas.client.errors",
     "WrongOption": "barnabas.client.options",
     "WrongProcess": "barnabas.client.errors",

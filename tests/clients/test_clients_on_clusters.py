@@ -20,7 +20,7 @@ from barnabas.client.admin.reassignments import Reassignments
 from barnabas.client.admin.records import Records
 from barnabas.client.admin.topics import Topics
 from barnabas.client.client import Client, connect
-from barnabas.client.consumed import ConsumerRecord
+from barnabas.client.consume.consumed import ConsumerRecord
 from barnabas.client.consumer import Consumer
 from barnabas.client.list_offsets import MAX_TIMESTAMP, Isolation, list_offsets, resolve_offsets
 from barnabas.client.metadata import TopicPartition

@@ -13,7 +13,7 @@ import pytest
 
 from barnabas import Admin, ColumnsNotDelivered, ColumnsSent, NoTransaction, Producer
 from barnabas.client.errors import RecordTooLarge
-from barnabas.client.partitioner import partition_of_key
+from barnabas.client.produce.partitioner import partition_of_key
 
 pyarrow = pytest.importorskip("pyarrow")
 Found = dict[int, list[tuple[int, bytes | None, bytes | None]]]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from barnabas import Consumer, KafkaError, TopicPartition
-from barnabas.client.consumer_errors import NoOffset
+from barnabas.client.consume.consumer_errors import NoOffset
 from barnabas.client.offsets import Last
 from barnabas.core.errors import ErrorCode
 from tests.clients.consumer_topics import Source, numbers, run
@@ -148,7 +148,7 @@ def test_without_a_reset_an_offset_out_of_range_is_an_error_and_a_seek_goes_on(s
 
 @pytest.fixture
 def soon_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.client.fetch_answers._GONE_SECONDS", 0.3)
+    monkeypatch.setattr("barnabas.client.consume.fetch_answers._GONE_SECONDS", 0.3)
 
 
 @pytest.mark.usefixtures("soon_gone")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from barnabas import Consumer, OffsetAndMetadata, TopicPartition
-from barnabas.client.consumer_errors import LogTruncated
+from barnabas.client.consume.consumer_errors import LogTruncated
 from tests.clients.consumer_topics import Source, numbers, run
 from tests.peers import BarnabasServer
 

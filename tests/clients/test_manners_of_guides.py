@@ -7,7 +7,9 @@ import subprocess
 import sys
 
 import barnabas
-from barnabas.client import consumer_errors, errors, outcomes, transaction_errors
+from barnabas.client import errors, outcomes
+from barnabas.client.consume import consumer_errors
+from barnabas.client.produce import transaction_errors
 from tests.peers import ROOT, free_port
 
 GUIDE = ROOT / "docs" / "guide"

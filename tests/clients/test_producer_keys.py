@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from random import Random
 
-from barnabas.client.partitioner import partition_of_key
+from barnabas.client.produce.partitioner import partition_of_key
 from tests.peers import QUICK_JVM, ROOT, java, java_build
 
 PARTITION_COUNT = 31

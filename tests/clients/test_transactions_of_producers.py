@@ -13,7 +13,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-import barnabas.client.transactions
+import barnabas.client.produce.transactions
 from barnabas import (
     Admin,
     Consumer,
@@ -28,7 +28,7 @@ from barnabas import (
     TopicPartition,
     TransactionAborted,
 )
-from barnabas.client.transaction_state import Phase
+from barnabas.client.produce.transaction_state import Phase
 from tests.clients.programs import interrupt_after, started
 from tests.peers import BarnabasServer
 
@@ -80,7 +80,7 @@ def committed_offset(address: str, group: str, topic: str) -> int:
 def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Both ways to write: as on a cluster that has transaction.version 2, and as on one that has not."""
     if request.param == 1:
-        monkeypatch.setattr(barnabas.client.transactions, "_FEATURE", "a feature that no cluster has")
+        monkeypatch.setattr(barnabas.client.produce.transactions, "_FEATURE", "a feature that no cluster has")
     return int(request.param)
 
 

@@ -11,8 +11,8 @@ import asyncio
 import pytest
 
 from barnabas.client.client import Client
-from barnabas.client.delivery import Delivery
 from barnabas.client.errors import DeliveryTimeout
+from barnabas.client.produce.delivery import Delivery
 from barnabas.client.producer import Producer
 from barnabas.coordination.memory import MemoryMetadata
 from tests.simulation.admin import Topic, create_topics

@@ -11,10 +11,10 @@ from barnabas.cli.progress import Unit, progress
 from barnabas.cli.reading import Ends, open_consumer, read
 from barnabas.client.client import Client
 from barnabas.client.consumer import Consumer
-from barnabas.client.delivery import Delivery
 from barnabas.client.errors import BufferFull
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import Beginning, End
+from barnabas.client.produce.delivery import Delivery
 from barnabas.client.producer import Producer
 
 _POSTS_PER_TURN = 500

@@ -13,7 +13,7 @@ from barnabas.cli.places import offsets_at
 from barnabas.cli.progress import Unit, file_bytes, progress
 from barnabas.cli.record_printer import Print
 from barnabas.client.client import Client
-from barnabas.client.consumed import ConsumerRecord
+from barnabas.client.consume.consumed import ConsumerRecord
 from barnabas.client.consumer import Consumer
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import Beginning, End, OffsetSpec

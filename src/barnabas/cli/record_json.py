@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from barnabas.client.consumed import ConsumerRecord
+from barnabas.client.consume.consumed import ConsumerRecord
 from barnabas.records.record import Header
 
 _FIELDS = frozenset({"topic", "partition", "offset", "timestamp_ms", "headers"})

@@ -9,7 +9,7 @@ import typer
 
 from barnabas.cli.output import Output, RowPrinter, readable
 from barnabas.cli.record_json import record_fields
-from barnabas.client.consumed import ConsumerRecord
+from barnabas.client.consume.consumed import ConsumerRecord
 
 Print = Callable[[Sequence[ConsumerRecord]], None]
 _NO_RECORD = ConsumerRecord("", 0, 0, 0, None, None)

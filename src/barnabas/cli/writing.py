@@ -14,8 +14,8 @@ from barnabas.cli.lines import read_lines
 from barnabas.cli.output import fail
 from barnabas.cli.progress import Unit, file_bytes, progress
 from barnabas.cli.record_json import InputRecord, parse_record
-from barnabas.client.delivery import Delivery, RecordMetadata
 from barnabas.client.errors import BufferFull
+from barnabas.client.produce.delivery import Delivery, RecordMetadata
 from barnabas.client.producer import Producer
 from barnabas.records.record import Header
 

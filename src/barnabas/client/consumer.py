@@ -17,26 +17,26 @@ from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mappin
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from barnabas.client.commits import Commits
-from barnabas.client.consumed import ConsumerBatch, ConsumerRecord
-from barnabas.client.consumer_errors import DeserializationError
-from barnabas.client.consumer_metrics import ConsumerMetrics
-from barnabas.client.consumer_places import ConsumerPlaces
-from barnabas.client.deserializing import Deserializing, OnPoison, deserializing
-from barnabas.client.fetch_options import FetchOptions
-from barnabas.client.fetcher import Fetcher
+from barnabas.client.consume.commits import Commits
+from barnabas.client.consume.consumed import ConsumerBatch, ConsumerRecord
+from barnabas.client.consume.consumer_errors import DeserializationError
+from barnabas.client.consume.consumer_metrics import ConsumerMetrics
+from barnabas.client.consume.consumer_places import ConsumerPlaces
+from barnabas.client.consume.deserializing import Deserializing, OnPoison, deserializing
+from barnabas.client.consume.fetch_options import FetchOptions
+from barnabas.client.consume.fetcher import Fetcher
+from barnabas.client.consume.group_changes import Callback, Callbacks, GroupChanges
+from barnabas.client.consume.locator import Locator
+from barnabas.client.consume.positions import Begin, Reading
+from barnabas.client.consume.reader import Reader
+from barnabas.client.consume.topic_watch import TopicWatch
 from barnabas.client.group.member import GroupMember
 from barnabas.client.group.options import GroupOptions
 from barnabas.client.group.values import GroupMetadata, OffsetAndMetadata, Subscription
-from barnabas.client.group_changes import Callback, Callbacks, GroupChanges
 from barnabas.client.list_offsets import Isolation
-from barnabas.client.locator import Locator
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.options import WrongOption, at_least, names_options, one_of
-from barnabas.client.positions import Begin, Reading
-from barnabas.client.reader import Reader
 from barnabas.client.session import Session
-from barnabas.client.topic_watch import TopicWatch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,20 +16,20 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, Self
 
-from barnabas.client.accumulator import Accumulator
-from barnabas.client.buffer_memory import BufferMemory
 from barnabas.client.client import Client
-from barnabas.client.delivery import Delivery, Failures, Moved, Pending, RecordMetadata
 from barnabas.client.errors import Abandoned, BufferFull
-from barnabas.client.identity import Identity
 from barnabas.client.options import WrongOption, at_least, names_options, one_of
-from barnabas.client.partitioner import Partitioner
-from barnabas.client.producer_columns import ColumnSender, ColumnsSent
-from barnabas.client.sender import ACKS_NONE, Sender, SendingRules
+from barnabas.client.produce.accumulator import Accumulator
+from barnabas.client.produce.buffer_memory import BufferMemory
+from barnabas.client.produce.delivery import Delivery, Failures, Moved, Pending, RecordMetadata
+from barnabas.client.produce.identity import Identity
+from barnabas.client.produce.partitioner import Partitioner
+from barnabas.client.produce.producer_columns import ColumnSender, ColumnsSent
+from barnabas.client.produce.sender import ACKS_NONE, Sender, SendingRules
+from barnabas.client.produce.transaction_errors import NoTransaction
+from barnabas.client.produce.transactions import Transaction, Transactions
 from barnabas.client.serializers import Serializer, serializer
 from barnabas.client.session import Session
-from barnabas.client.transaction_errors import NoTransaction
-from barnabas.client.transactions import Transaction, Transactions
 from barnabas.core.errors import KafkaError
 from barnabas.records.compression import BY_NAME
 from barnabas.records.record import Header

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from barnabas.client.consumed import ConsumerBatch, ConsumerRecord
+from barnabas.client.consume.consumed import ConsumerBatch, ConsumerRecord
 from barnabas.client.consumer import Consumer as AsyncConsumer
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.options import WrongOption

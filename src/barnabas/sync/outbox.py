@@ -18,8 +18,8 @@ from barnabas.client.metadata import TopicPartition
 from barnabas.sync.portal import LOOK_FOR_SIGNALS_S
 
 if TYPE_CHECKING:
-    from barnabas.client.delivery import Delivery as AsyncDelivery
-    from barnabas.client.delivery import RecordMetadata
+    from barnabas.client.produce.delivery import Delivery as AsyncDelivery
+    from barnabas.client.produce.delivery import RecordMetadata
     from barnabas.client.producer import Producer as AsyncProducer
     from barnabas.sync.portal import Portal
 

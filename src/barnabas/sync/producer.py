@@ -13,10 +13,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from barnabas.client.produce.transactions import HasOffsets
+from barnabas.client.produce.transactions import Transaction as AsyncTransaction
 from barnabas.client.producer import Producer as AsyncProducer
 from barnabas.client.producer import Timestamp
-from barnabas.client.transactions import HasOffsets
-from barnabas.client.transactions import Transaction as AsyncTransaction
 from barnabas.records.record import Header
 from barnabas.sync.consumer import Consumer
 from barnabas.sync.facade import Client, Facade, does, options_of, waits

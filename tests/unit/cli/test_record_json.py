@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.cli.record_json import InputRecord, parse_record, record_fields
-from barnabas.client.consumed import ConsumerRecord
+from barnabas.client.consume.consumed import ConsumerRecord
 
 content = st.none() | st.binary(max_size=20) | st.text(max_size=20).map(str.encode)
 

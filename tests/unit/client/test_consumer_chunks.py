@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.chunks import scan
+from barnabas.client.consume.chunks import scan
 from barnabas.client.metadata import TopicPartition
 from barnabas.records.batch import CorruptBatch
 from barnabas.records.builder import BatchBuilder

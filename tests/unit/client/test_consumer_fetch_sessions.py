@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
-from barnabas.client.fetch_options import FetchOptions
-from barnabas.client.fetch_sessions import FetchSession
+from barnabas.client.consume.fetch_options import FetchOptions
+from barnabas.client.consume.fetch_sessions import FetchSession
+from barnabas.client.consume.positions import PartitionState
 from barnabas.client.list_offsets import Isolation
 from barnabas.client.metadata import Metadata, TopicPartition
-from barnabas.client.positions import PartitionState
 from barnabas.wire.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
 OPTIONS = FetchOptions(Isolation.READ_UNCOMMITTED, 500, 1, 50 << 20, 1 << 20, True, "", "latest", 300_000)

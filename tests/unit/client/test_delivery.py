@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from barnabas.client import delivery
-from barnabas.client.delivery import Appended, Delivery, Failures, Moved, Pending
 from barnabas.client.errors import NotDelivered
 from barnabas.client.metadata import TopicPartition
+from barnabas.client.produce import delivery
+from barnabas.client.produce.delivery import Appended, Delivery, Failures, Moved, Pending
 from barnabas.core.errors import ErrorCode, KafkaError
 
 PARTITION = TopicPartition("orders", 2)

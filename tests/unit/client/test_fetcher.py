@@ -12,8 +12,8 @@ import pytest
 
 from barnabas.client.client import Client
 from barnabas.client.connections import Address
+from barnabas.client.consume.consumer_errors import CorruptRecords, LogTruncated
 from barnabas.client.consumer import Consumer
-from barnabas.client.consumer_errors import CorruptRecords, LogTruncated
 from barnabas.client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo, TopicPartition
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import ErrorCode

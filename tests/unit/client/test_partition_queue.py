@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.client.delivery import Appended, Delivery
-from barnabas.client.identity import NOBODY, ProducerIdentity
 from barnabas.client.metadata import TopicPartition
-from barnabas.client.partition_queue import PartitionQueue
-from barnabas.client.producer_batch import ProducerBatch
+from barnabas.client.produce.delivery import Appended, Delivery
+from barnabas.client.produce.identity import NOBODY, ProducerIdentity
+from barnabas.client.produce.partition_queue import PartitionQueue
+from barnabas.client.produce.producer_batch import ProducerBatch
 from barnabas.records.batch import BatchHeader, check_batch
 from barnabas.records.compression import Compression
 from barnabas.records.reader import records_of

@@ -7,7 +7,7 @@ from random import Random
 
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
-from barnabas.client.partitioner import StickyPartition, partition_of_key
+from barnabas.client.produce.partitioner import StickyPartition, partition_of_key
 
 
 def test_ten_thousand_keys_go_where_kafka_python_sends_them() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.table_rows import TableRows, rows_of_table
+from barnabas.client.produce.table_rows import TableRows, rows_of_table
 from barnabas.records.reader import records_of
 from barnabas.records.record import Record
 

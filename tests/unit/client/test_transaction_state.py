@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.identity import ProducerIdentity
 from barnabas.client.metadata import TopicPartition
-from barnabas.client.transaction_errors import (
+from barnabas.client.produce.identity import ProducerIdentity
+from barnabas.client.produce.transaction_errors import (
     NoTransaction,
     OutcomeUnknown,
     ProducerFenced,
     ProducerUnusable,
     TransactionAborted,
 )
-from barnabas.client.transaction_state import Phase, TransactionState
+from barnabas.client.produce.transaction_state import Phase, TransactionState
 from barnabas.core.errors import ErrorCode, KafkaError
 
 FIRST = ProducerIdentity(7, 0)

@@ -12,11 +12,11 @@ import pytest
 from barnabas.client.client import Client
 from barnabas.client.coordinator import Coordinator
 from barnabas.client.errors import CannotReach, NoAnswer
-from barnabas.client.identity import NOBODY, ProducerIdentity
 from barnabas.client.metadata import TopicPartition
-from barnabas.client.sender import Sender
-from barnabas.client.transaction_errors import OutcomeUnknown, ProducerFenced, TransactionAborted
-from barnabas.client.transactions import Transaction, Transactions
+from barnabas.client.produce.identity import NOBODY, ProducerIdentity
+from barnabas.client.produce.sender import Sender
+from barnabas.client.produce.transaction_errors import OutcomeUnknown, ProducerFenced, TransactionAborted
+from barnabas.client.produce.transactions import Transaction, Transactions
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.net.sockets import TcpNetwork

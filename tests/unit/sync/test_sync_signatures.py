@@ -12,7 +12,7 @@ import pytest
 
 import barnabas
 from barnabas import sync
-from barnabas.client.transactions import Transaction
+from barnabas.client.produce.transactions import Transaction
 from barnabas.sync import admin as sync_admin
 from barnabas.sync.portal import Portal
 from barnabas.sync.producer import Transaction as SyncTransaction

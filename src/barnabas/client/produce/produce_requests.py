@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from barnabas.client.delivery import Appended
 from barnabas.client.errors import refused
 from barnabas.client.metadata import TopicInfo, TopicPartition
-from barnabas.client.partition_queue import PartitionQueue
-from barnabas.client.producer_batch import ProducerBatch
+from barnabas.client.produce.delivery import Appended
+from barnabas.client.produce.partition_queue import PartitionQueue
+from barnabas.client.produce.producer_batch import ProducerBatch
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k00_produce import (
     PartitionProduceData,

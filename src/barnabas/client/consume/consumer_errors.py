@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.core.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from barnabas.client.consumed import ConsumerRecord
+    from barnabas.client.consume.consumed import ConsumerRecord
     from barnabas.client.metadata import TopicPartition
 
 

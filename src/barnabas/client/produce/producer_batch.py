@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.client.delivery import Delivery, Pending
-from barnabas.client.identity import ProducerIdentity
 from barnabas.client.metadata import TopicPartition
+from barnabas.client.produce.delivery import Delivery, Pending
+from barnabas.client.produce.identity import ProducerIdentity
 from barnabas.records import engine
 from barnabas.records.batch import HEADER, MAGIC, NO_SEQUENCE, TRANSACTIONAL, BatchHeader, write_crc
 from barnabas.records.builder import seal

@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from barnabas.client.identity import ProducerIdentity
 from barnabas.client.metadata import TopicPartition
-from barnabas.client.transaction_errors import (
+from barnabas.client.produce.identity import ProducerIdentity
+from barnabas.client.produce.transaction_errors import (
     NoTransaction,
     OutcomeUnknown,
     ProducerFenced,

@@ -16,8 +16,8 @@ from barnabas.wire.messages.k28_txn_offset_commit import (
 if TYPE_CHECKING:
     from barnabas.client.coordinator import Coordinator
     from barnabas.client.group.values import GroupMetadata, OffsetAndMetadata
-    from barnabas.client.identity import ProducerIdentity
     from barnabas.client.metadata import TopicPartition
+    from barnabas.client.produce.identity import ProducerIdentity
 
 _HIGHEST_OF_VERSION_1 = 4
 _LEFT_BEHIND = {

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from barnabas.client.buffer_memory import BufferMemory
 from barnabas.client.client import Client
-from barnabas.client.delivery import Delivery, Pending
 from barnabas.client.errors import RecordTooLarge
 from barnabas.client.metadata import TopicPartition
-from barnabas.client.partition_queue import PartitionQueue
-from barnabas.client.partitioner import Partitioner, partition_of_key
-from barnabas.client.producer_batch import ProducerBatch
-from barnabas.client.producer_topics import ParkedRecord, ProducerTopic
-from barnabas.client.sender import Sender
+from barnabas.client.produce.buffer_memory import BufferMemory
+from barnabas.client.produce.delivery import Delivery, Pending
+from barnabas.client.produce.partition_queue import PartitionQueue
+from barnabas.client.produce.partitioner import Partitioner, partition_of_key
+from barnabas.client.produce.producer_batch import ProducerBatch
+from barnabas.client.produce.producer_topics import ParkedRecord, ProducerTopic
+from barnabas.client.produce.sender import Sender
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records import engine
 from barnabas.records.batch import HEADER_SIZE

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from barnabas.client.consume.positions import PartitionState
 from barnabas.client.metadata import BrokerInfo, ClusterInfo, topic_error
-from barnabas.client.positions import PartitionState
 from barnabas.core.errors import ErrorCode, KafkaError
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from barnabas.client.buffer_memory import BufferMemory
 from barnabas.client.client import Client
-from barnabas.client.delivery import Appended, Failures
 from barnabas.client.errors import RecordTooLarge
-from barnabas.client.identity import Identity
-from barnabas.client.partition_queue import PartitionQueue
-from barnabas.client.producer_batch import ProducerBatch
-from barnabas.client.producer_topics import ParkedRecord
+from barnabas.client.produce.buffer_memory import BufferMemory
+from barnabas.client.produce.delivery import Appended, Failures
+from barnabas.client.produce.identity import Identity
+from barnabas.client.produce.partition_queue import PartitionQueue
+from barnabas.client.produce.producer_batch import ProducerBatch
+from barnabas.client.produce.producer_topics import ParkedRecord
 from barnabas.core import logs
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.compression import Compression

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from barnabas.client.consume.positions import Begin, PartitionState
 from barnabas.client.list_offsets import resolve_offsets
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import Beginning, End, OffsetSpec, Since
 from barnabas.client.options import at_least
-from barnabas.client.positions import Begin, PartitionState
 
 if TYPE_CHECKING:
-    from barnabas.client.fetch_options import FetchOptions
-    from barnabas.client.fetcher import Fetcher
+    from barnabas.client.consume.fetch_options import FetchOptions
+    from barnabas.client.consume.fetcher import Fetcher
+    from barnabas.client.consume.reader import Reader
     from barnabas.client.group.values import Subscription
-    from barnabas.client.reader import Reader
     from barnabas.client.session import Session
 
 

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, Literal
 
-from barnabas.client.consumed import ConsumerRecord
-from barnabas.client.consumer_errors import DeserializationError
+from barnabas.client.consume.consumed import ConsumerRecord
+from barnabas.client.consume.consumer_errors import DeserializationError
 from barnabas.client.options import WrongOption
 from barnabas.client.serializers import Serializer, serializer
 

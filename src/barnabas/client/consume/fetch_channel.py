@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from barnabas.client.consume.fetch_sessions import SESSION_ERRORS, FetchSession
 from barnabas.client.errors import refused
-from barnabas.client.fetch_sessions import SESSION_ERRORS, FetchSession
 
 if TYPE_CHECKING:
     from barnabas.client.client import Client
-    from barnabas.client.fetch_options import FetchOptions
+    from barnabas.client.consume.fetch_options import FetchOptions
+    from barnabas.client.consume.positions import PartitionState
     from barnabas.client.metadata import BrokerInfo, TopicPartition
-    from barnabas.client.positions import PartitionState
 
 
 class FetchChannel:

@@ -17,21 +17,21 @@ from collections.abc import Coroutine, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.client.chunks import Chunk
-from barnabas.client.complaints import Complaints
-from barnabas.client.consumer_metrics import ConsumerMetrics
+from barnabas.client.consume.chunks import Chunk
+from barnabas.client.consume.complaints import Complaints
+from barnabas.client.consume.consumer_metrics import ConsumerMetrics
+from barnabas.client.consume.fetch_answers import FetchAnswers
+from barnabas.client.consume.fetch_channel import FetchChannel
+from barnabas.client.consume.fetch_options import FetchOptions
+from barnabas.client.consume.positions import Begin, PartitionState
+from barnabas.client.consume.serving import serving_broker, why_unserved
 from barnabas.client.errors import CannotReach
-from barnabas.client.fetch_answers import FetchAnswers
-from barnabas.client.fetch_channel import FetchChannel
-from barnabas.client.fetch_options import FetchOptions
 from barnabas.client.metadata import BrokerInfo, TopicPartition
-from barnabas.client.positions import Begin, PartitionState
-from barnabas.client.serving import serving_broker, why_unserved
 from barnabas.core.errors import KafkaError
 
 if TYPE_CHECKING:
     from barnabas.client.client import Client
-    from barnabas.client.locator import Locator
+    from barnabas.client.consume.locator import Locator
 
 
 class _Asked(NamedTuple):

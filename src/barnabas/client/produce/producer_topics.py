@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from barnabas.client.delivery import Delivery, Moved, Pending
 from barnabas.client.metadata import TopicInfo, TopicPartition
-from barnabas.client.partition_queue import PartitionQueue
-from barnabas.client.partitioner import StickyPartition
-from barnabas.client.producer_batch import ProducerBatch
+from barnabas.client.produce.delivery import Delivery, Moved, Pending
+from barnabas.client.produce.partition_queue import PartitionQueue
+from barnabas.client.produce.partitioner import StickyPartition
+from barnabas.client.produce.producer_batch import ProducerBatch
 from barnabas.core.errors import KafkaError
 from barnabas.records.record import Header
 

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from barnabas.client.batch_fates import Fates
-from barnabas.client.buffer_memory import BufferMemory
 from barnabas.client.client import Client
-from barnabas.client.delivery import Appended, Failures, Pending
 from barnabas.client.errors import DeliveryTimeout, records
-from barnabas.client.identity import Identity, ProducerIdentity
 from barnabas.client.metadata import BrokerInfo, TopicPartition
-from barnabas.client.partition_queue import PartitionQueue
-from barnabas.client.produce_requests import Sent, answers, produce_request
-from barnabas.client.producer_batch import ProducerBatch
-from barnabas.client.producer_lookups import Lookups
-from barnabas.client.producer_topics import ParkedRecord, ProducerTopic
+from barnabas.client.produce.batch_fates import Fates
+from barnabas.client.produce.buffer_memory import BufferMemory
+from barnabas.client.produce.delivery import Appended, Failures, Pending
+from barnabas.client.produce.identity import Identity, ProducerIdentity
+from barnabas.client.produce.partition_queue import PartitionQueue
+from barnabas.client.produce.produce_requests import Sent, answers, produce_request
+from barnabas.client.produce.producer_batch import ProducerBatch
+from barnabas.client.produce.producer_lookups import Lookups
+from barnabas.client.produce.producer_topics import ParkedRecord, ProducerTopic
 from barnabas.core import logs
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.compression import Compression

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.client.consumer_errors import CorruptRecords
+from barnabas.client.consume.consumer_errors import CorruptRecords
 from barnabas.records.batch import CorruptBatch
 from barnabas.records.record import Header
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from barnabas.client.chunks import Chunk
-    from barnabas.client.deserializing import Deserializing
+    from barnabas.client.consume.chunks import Chunk
+    from barnabas.client.consume.deserializing import Deserializing
     from barnabas.client.metadata import TopicPartition
 
 

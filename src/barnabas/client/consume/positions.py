@@ -15,8 +15,8 @@ from enum import Enum, auto
 from itertools import islice
 from operator import length_hint
 
-from barnabas.client.chunks import Chunk
-from barnabas.client.consumed import ConsumerRecord
+from barnabas.client.consume.chunks import Chunk
+from barnabas.client.consume.consumed import ConsumerRecord
 from barnabas.client.metadata import TopicPartition
 
 _DECODED_AT_A_TIME = 200

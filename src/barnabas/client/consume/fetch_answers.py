@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.chunks import Chunk, scan
-from barnabas.client.consumer_errors import CorruptRecords, LogTruncated, NoOffset
+from barnabas.client.consume.chunks import Chunk, scan
+from barnabas.client.consume.consumer_errors import CorruptRecords, LogTruncated, NoOffset
+from barnabas.client.consume.positions import Begin, PartitionState
 from barnabas.client.errors import refused
-from barnabas.client.positions import Begin, PartitionState
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.batch import CorruptBatch
 
 if TYPE_CHECKING:
     from barnabas.client.client import Client
-    from barnabas.client.complaints import Complaints
-    from barnabas.client.fetch_options import FetchOptions
+    from barnabas.client.consume.complaints import Complaints
+    from barnabas.client.consume.fetch_options import FetchOptions
     from barnabas.client.metadata import BrokerInfo
 
 log = logging.getLogger(__name__)

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections import deque
 from math import inf
 
-from barnabas.client.delivery import Moved
-from barnabas.client.identity import NOBODY, ProducerIdentity
 from barnabas.client.metadata import TopicPartition
-from barnabas.client.producer_batch import ProducerBatch
+from barnabas.client.produce.delivery import Moved
+from barnabas.client.produce.identity import NOBODY, ProducerIdentity
+from barnabas.client.produce.producer_batch import ProducerBatch
 from barnabas.core.errors import KafkaError
 from barnabas.records.batch import HEADER, NO_SEQUENCE, BatchHeader
 from barnabas.records.compression import Compression

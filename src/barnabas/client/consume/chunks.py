@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from barnabas.client.consumed import ConsumerRecord
+from barnabas.client.consume.consumed import ConsumerRecord
 from barnabas.client.metadata import TopicPartition
 from barnabas.records import engine
 from barnabas.records.batch import BatchHeader, CorruptBatch, headers, verify

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from barnabas.client.coordinator import Coordinator
 from barnabas.client.errors import CannotReach, NoAnswer, refused
-from barnabas.client.identity import Identity, ProducerIdentity
 from barnabas.client.metadata import TopicPartition, by_topic
+from barnabas.client.produce.identity import Identity, ProducerIdentity
+from barnabas.client.produce.transaction_errors import NoTransaction, ProducerUnusable, TransactionAborted
+from barnabas.client.produce.transaction_offsets import commit_offsets
+from barnabas.client.produce.transaction_state import Phase, TransactionState
 from barnabas.client.routes import KeyType
-from barnabas.client.transaction_errors import NoTransaction, ProducerUnusable, TransactionAborted
-from barnabas.client.transaction_offsets import commit_offsets
-from barnabas.client.transaction_state import Phase, TransactionState
 from barnabas.core import logs
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k22_init_producer_id import InitProducerIdRequest
@@ -36,7 +36,7 @@ from barnabas.wire.messages.k26_end_txn import EndTxnRequest
 if TYPE_CHECKING:
     from barnabas.client.client import Client
     from barnabas.client.group.values import GroupMetadata, OffsetAndMetadata
-    from barnabas.client.sender import Sender
+    from barnabas.client.produce.sender import Sender
 
 _log = logs.get_logger(__name__)
 _FEATURE = "transaction.version"

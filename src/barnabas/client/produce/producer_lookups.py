@@ -11,8 +11,8 @@ from math import inf
 from typing import Any
 
 from barnabas.client.client import Client
-from barnabas.client.identity import Identity
-from barnabas.client.producer_topics import ProducerTopic
+from barnabas.client.produce.identity import Identity
+from barnabas.client.produce.producer_topics import ProducerTopic
 from barnabas.core.errors import ErrorCode, KafkaError
 
 

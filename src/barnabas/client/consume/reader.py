@@ -11,14 +11,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.client.consumer_errors import CorruptRecords
+from barnabas.client.consume.consumer_errors import CorruptRecords
+from barnabas.client.consume.positions import PartitionState, Reading
 from barnabas.client.group.values import OffsetAndMetadata
-from barnabas.client.positions import PartitionState, Reading
 from barnabas.records.batch import CorruptBatch
 
 if TYPE_CHECKING:
-    from barnabas.client.chunks import Chunk
-    from barnabas.client.fetcher import Fetcher
+    from barnabas.client.consume.chunks import Chunk
+    from barnabas.client.consume.fetcher import Fetcher
     from barnabas.client.metadata import TopicPartition
     from barnabas.core.seams import Clock
 

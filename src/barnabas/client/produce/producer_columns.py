@@ -13,19 +13,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.delivery import Appended, Moved, Pending
 from barnabas.client.errors import RecordTooLarge
-from barnabas.client.producer_batch import ProducerBatch
-from barnabas.client.table_rows import TableRows, rows_of_table
+from barnabas.client.produce.delivery import Appended, Moved, Pending
+from barnabas.client.produce.producer_batch import ProducerBatch
+from barnabas.client.produce.table_rows import TableRows, rows_of_table
 from barnabas.core.errors import KafkaError
 
 if TYPE_CHECKING:
-    from barnabas.client.accumulator import Accumulator
-    from barnabas.client.buffer_memory import BufferMemory
     from barnabas.client.client import Client
-    from barnabas.client.partition_queue import PartitionQueue
-    from barnabas.client.producer_topics import ProducerTopic
-    from barnabas.client.sender import Sender
+    from barnabas.client.produce.accumulator import Accumulator
+    from barnabas.client.produce.buffer_memory import BufferMemory
+    from barnabas.client.produce.partition_queue import PartitionQueue
+    from barnabas.client.produce.producer_topics import ProducerTopic
+    from barnabas.client.produce.sender import Sender
 
 
 @dataclass(frozen=True, slots=True)

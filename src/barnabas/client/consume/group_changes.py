@@ -11,15 +11,15 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.client.positions import Begin
+from barnabas.client.consume.positions import Begin
 
 if TYPE_CHECKING:
-    from barnabas.client.commits import Commits
-    from barnabas.client.fetcher import Fetcher
+    from barnabas.client.consume.commits import Commits
+    from barnabas.client.consume.fetcher import Fetcher
+    from barnabas.client.consume.reader import Reader
     from barnabas.client.group.member import GroupMember
     from barnabas.client.group.values import Change
     from barnabas.client.metadata import TopicPartition
-    from barnabas.client.reader import Reader
 
 Callback = Callable[[list["TopicPartition"]], Any]
 """Plain or async."""

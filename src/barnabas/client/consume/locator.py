@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.client.consumer_errors import NoOffset
+from barnabas.client.consume.consumer_errors import NoOffset
+from barnabas.client.consume.positions import Begin, PartitionState
 from barnabas.client.group.values import OffsetAndMetadata
 from barnabas.client.list_offsets import EARLIEST, LATEST, list_offsets
-from barnabas.client.positions import Begin, PartitionState
 from barnabas.core.errors import KafkaError
 
 if TYPE_CHECKING:
     from barnabas.client.client import Client
-    from barnabas.client.fetch_options import FetchOptions
+    from barnabas.client.consume.fetch_options import FetchOptions
     from barnabas.client.metadata import TopicPartition
 
 Committed = Callable[[Iterable["TopicPartition"]], Awaitable[Mapping["TopicPartition", OffsetAndMetadata | None]]]

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from barnabas.client.fetch_options import FetchOptions
+from barnabas.client.consume.fetch_options import FetchOptions
+from barnabas.client.consume.positions import PartitionState
 from barnabas.client.metadata import Metadata, TopicPartition
-from barnabas.client.positions import PartitionState
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import ZERO_UUID
 from barnabas.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic

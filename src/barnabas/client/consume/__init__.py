@@ -1,0 +1,1 @@
+"""The road of a record from its leader to the consumer: fetches, what is buffered, and the caller's place."""
