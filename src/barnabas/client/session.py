@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from asyncio import get_running_loop
+from collections.abc import Callable
+from threading import get_ident
 
 from barnabas.client.client import Client, connect
 from barnabas.client.connections import parse_addresses
@@ -48,15 +49,16 @@ class Session:
         self._request_timeout_ms = request_timeout_ms
         self._retry_timeout_ms = retry_timeout_ms
         self._forks = _forks
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_runs: Callable[[], bool] | None = None
+        self._thread = 0
         self._client: Client | None = None
 
     async def open(self) -> Client:
         """Bind to the running loop and reach the cluster, so that a wrong address shows here."""
         self._check_process()
-        if self._loop is not None:
+        if self._loop_runs is not None:
             raise NotOpen(f"this {self._name} was entered before; make a new one")
-        self._loop = get_running_loop()
+        self._loop_runs, self._thread = asyncio.get_running_loop().is_running, get_ident()
         if isinstance(self._cluster, Client):
             self._client = self._cluster
         else:
@@ -82,11 +84,13 @@ class Session:
     def check(self) -> Client:
         """The client, if this is the loop and the process that own it."""
         client = self._client
-        if client is not None and self._forks == _forks and get_running_loop() is self._loop:
-            return client  # in one look, for a producer asks for every record
+        if client is not None and self._forks == _forks and get_ident() == self._thread:
+            assert self._loop_runs is not None
+            if self._loop_runs():  # in this thread, so it is the running one: quicker than to ask, for every record
+                return client
         self._check_process()
         if self._client is None:
-            state = "was closed" if self._loop else f"is not open yet; use `async with {self._name}(...)`"
+            state = "was closed" if self._loop_runs else f"is not open yet; use `async with {self._name}(...)`"
             raise NotOpen(f"this {self._name} {state}")
         raise WrongLoop(f"this {self._name} belongs to another event loop; make one per loop, or use barnabas.sync")
 

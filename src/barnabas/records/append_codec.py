@@ -21,13 +21,39 @@ HASH_SEED = cython.declare(cython.ulonglong, 0x9747B28C)
 HASH_MIX = cython.declare(cython.ulonglong, 0x5BD1E995)
 
 
+@cython.no_gc
+@cython.final
 @cython.cclass
 class Handle:
-    """What a caller keeps of a record: what holds it, its place there, and its time."""
+    """What a caller keeps of a record: what holds it, its place there, and its time. `pending` answers for it.
+
+    There may be millions, which nothing that they hold refers to: the collector need not look at them.
+    """
 
     pending = cython.declare(object, visibility="public")
     delta = cython.declare(cython.longlong, visibility="public")
     timestamp_ms = cython.declare(cython.longlong, visibility="public")
+
+    @staticmethod
+    def of(pending: object, delta: int, timestamp_ms: int) -> Handle:
+        handle: Handle = Handle.__new__(Handle)
+        handle.pending, handle.delta, handle.timestamp_ms = pending, delta, timestamp_ms
+        return handle
+
+    @property
+    def topic(self) -> object:
+        return self.pending.holder_of(self).partition.topic
+
+    @property
+    def partition(self) -> object:
+        return self.pending.holder_of(self).partition
+
+    @property
+    def is_done(self) -> object:
+        return self.pending.holder_of(self).is_done
+
+    def __await__(self) -> object:
+        return self.pending.answer(self)
 
 
 @cython.final
@@ -38,7 +64,6 @@ class RecordBuffer:
     Deltas count from the first record: offset deltas 0, 1, 2, ..., timestamp deltas from its timestamp.
     """
 
-    handle_type: type[Handle]
     data: bytearray
     limit: cython.Py_ssize_t
     position: cython.Py_ssize_t
@@ -46,9 +71,8 @@ class RecordBuffer:
     base_timestamp: cython.longlong
     max_timestamp: cython.longlong
 
-    def __init__(self, limit: int, handle_type: type[Handle] = Handle) -> None:
+    def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.handle_type = handle_type
         self.data = bytearray(min(limit, FIRST_BYTES) + HEADER_SIZE)
         self.position = HEADER_SIZE
         self.count = 0
@@ -106,7 +130,7 @@ class RecordBuffer:
         self.base_timestamp = base
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
-        handle = self.handle_type()
+        handle = Handle.__new__(Handle)
         handle.pending = pending
         handle.delta = delta
         handle.timestamp_ms = timestamp

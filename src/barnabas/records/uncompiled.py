@@ -33,7 +33,7 @@ def _unchanged(decorated: Decorated) -> Decorated:
     return decorated
 
 
-cclass = cfunc = final = inline = _unchanged
+cclass = cfunc = final = inline = no_gc = _unchanged
 
 
 def exceptval(*_: object, **__: object) -> Callable[[Decorated], Decorated]:

@@ -20,8 +20,6 @@ from barnabas.records import engine
 
 if TYPE_CHECKING:
     from barnabas.records.append_codec import Handle
-else:
-    Handle = engine.append_codec.Handle
 
 _TOLD = -1  # in place of a delta: this handle has raised its error once
 _KEPT_FAILURES = 1000
@@ -95,59 +93,61 @@ class Pending:
             if not self.is_done:
                 self._waiters.remove(waiter)
 
+    # what its handles ask
 
-class Delivery(Handle):
-    """Awaited, it gives where the record landed, or raises why it could not be delivered.
+    def holder_of(self, handle: Delivery) -> Pending:
+        """What holds the handle's record now; if that is not this any more, the handle remembers."""
+        pending: Pending = self
+        while pending.is_moved:
+            moved, delta = pending.outcome, handle.delta
+            assert isinstance(moved, Moved)
+            first, pending = next(part for part in reversed(moved.parts) if part[0] <= delta)
+            handle.pending, handle.delta = pending, delta - first
+        return pending
 
-    A wait that is cancelled changes nothing for the record: it may still be delivered.
-    """
-
-    __slots__ = ()
-
-    @classmethod
-    def of(cls, pending: Pending, delta: int, timestamp_ms: int) -> Delivery:
-        handle = cls()
-        handle.pending, handle.delta, handle.timestamp_ms = pending, delta, timestamp_ms
-        return handle
-
-    @property
-    def topic(self) -> str:
-        return self._where().partition.topic
-
-    @property
-    def partition(self) -> TopicPartition:
-        """Where it goes; the number is -1 while the topic is not known."""
-        return self._where().partition
-
-    @property
-    def is_done(self) -> bool:
-        """Whether awaiting it gives its answer at once."""
-        return self._where().is_done
-
-    def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        while not (pending := self._where()).is_done:
+    def answer(self, handle: Delivery) -> Generator[Any, None, RecordMetadata]:
+        """What awaiting the handle gives."""
+        while not (pending := handle.pending.holder_of(handle)).is_done:
             yield from pending.settled().__await__()
         if pending.error is not None:
-            if self.delta != _TOLD:
-                self.delta = _TOLD
+            if handle.delta != _TOLD:
+                handle.delta = _TOLD
                 pending.unseen -= 1
             raise pending.error.with_traceback(None)  # one error for many handles: none shows another's way
         appended = pending.outcome
         assert isinstance(appended, Appended)
         topic, partition = pending.partition
-        offset = -1 if appended.base_offset < 0 else appended.base_offset + self.delta
+        offset = -1 if appended.base_offset < 0 else appended.base_offset + handle.delta
         stamped = appended.log_append_time_ms
-        return RecordMetadata(topic, partition, offset, self.timestamp_ms if stamped < 0 else stamped)
+        return RecordMetadata(topic, partition, offset, handle.timestamp_ms if stamped < 0 else stamped)
 
-    def _where(self) -> Pending:
-        """What holds the record now."""
-        pending: Pending = self.pending
-        while pending.is_moved:
-            moved, delta = pending.outcome, self.delta
-            assert isinstance(moved, Moved)
-            first, pending = next(part for part in reversed(moved.parts) if part[0] <= delta)
-            self.pending, self.delta = pending, delta - first
-        return pending
+
+if TYPE_CHECKING:
+
+    class Delivery(Handle):
+        """Awaited, it gives where the record landed, or raises why it could not be delivered.
+
+        A wait that is cancelled changes nothing for the record: it may still be delivered.
+        """
+
+        @staticmethod
+        def of(pending: object, delta: int, timestamp_ms: int) -> Delivery: ...
+
+        @property
+        def topic(self) -> str: ...
+
+        @property
+        def partition(self) -> TopicPartition:
+            """Where it goes; the number is -1 while the topic is not known."""
+
+        @property
+        def is_done(self) -> bool:
+            """Whether awaiting it gives its answer at once."""
+
+        def __await__(self) -> Generator[Any, None, RecordMetadata]: ...
+
+else:
+    Delivery = engine.append_codec.Handle  # made by the codec, for there is one per record
 
 
 class Failures:

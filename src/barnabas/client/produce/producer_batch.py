@@ -32,7 +32,7 @@ class ProducerBatch(Pending):
 
     def __init__(self, partition: TopicPartition, limit_bytes: int, created: float) -> None:
         super().__init__(partition)
-        self.records = engine.append_codec.RecordBuffer(limit_bytes, Delivery)
+        self.records = engine.append_codec.RecordBuffer(limit_bytes)
         self.append: Callable[..., Delivery | None] = self.records.append
         """Takes the batch itself, key, value, headers and timestamp; None if the record does not fit."""
         self.created = created
