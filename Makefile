@@ -22,7 +22,7 @@ setup: $(VENV)/.dev $(VENV)/.codec ## Make .venv with everything that tests, che
 run: $(VENV)/.base ## Run a broker on 127.0.0.1:9092 (sets up only what the broker needs)
 	@exec $(BIN)/barnabas up $(ARGS)
 
-test: setup peers ## Run all tests, in two halves side by side (with ARGS: those that they name, one after the other)
+test: setup peers ## Run all tests, some side by side (with ARGS: those that they name, one after the other)
 	$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests.side_by_side)
 
 check: setup ## Check format, lint, types and layers

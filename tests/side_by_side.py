@@ -1,7 +1,7 @@
-"""All tests in two processes side by side: those that mostly compute, and those that mostly wait for other programs.
+"""All tests in a few processes side by side: one for those that compute, the others for those that mostly wait.
 
-Lines of both appear as they come; what each has to say at its end appears in one piece, and the last line of all sums
-the two up in pytest's own form. Arguments are passed on to both.
+Lines of all appear as they come; what each has to say at its end appears in one piece, and the last line of all sums
+them up in pytest's own form. Arguments are passed on to each.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ import sys
 import threading
 import time
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-WAITING = ("cli", "clients", "cluster", "interop", "storage_oracles", "testing", "zookeeper")
+WAITING = (("clients", "storage_oracles"), ("cli", "cluster", "interop", "testing", "zookeeper"))
+"""Directories whose tests wait for other programs, by the process that runs them. One more runs the rest."""
 _RULE = re.compile(r"=+ .+ =+$")
 _COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?)")
 _ORDER = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warning", "error")
-_NO_TESTS = 5  # pytest's exit code where arguments leave one half without tests
+_NO_TESTS = 5  # pytest's exit code where arguments leave a process without tests
 
 
-class Half:
+class Part:
     """One pytest and what it prints."""
 
     def __init__(self, arguments: list[str]) -> None:
@@ -66,20 +68,20 @@ class Half:
 
 def main(arguments: list[str]) -> int:
     began = time.monotonic()
-    waiting = [str(TESTS / name) for name in WAITING]
-    halves = [Half([*waiting, *arguments]), Half([*(f"--ignore={path}" for path in waiting), str(TESTS), *arguments])]
+    waiting = [[str(TESTS / name) for name in names] for names in WAITING]
+    rest = [str(TESTS), *(f"--ignore={path}" for paths in waiting for path in paths)]
+    parts = [Part([*paths, *arguments]) for paths in (*waiting, rest)]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        codes = [half.wait() for half in halves]
+        codes = [part.wait() for part in parts]
     finally:
-        for half in halves:
-            half.stop()
-    counts = sum((half.counts() for half in halves), Counter[str]())
+        for part in parts:
+            part.stop()
+    counts = sum((part.counts() for part in parts), Counter[str]())
     told = ", ".join(f"{counts[kind]} {kind}" for kind in _ORDER if counts[kind])
     seconds = time.monotonic() - began
-    minutes, rest = divmod(int(seconds), 60)
-    print(f" {told} in {seconds:.2f}s (0:{minutes:02}:{rest:02}) ".center(80, "="))
-    return max(codes)
+    print(f" {told} in {seconds:.2f}s ({timedelta(seconds=int(seconds))}) ".center(80, "="))
+    return next(filter(None, codes), 0)
 
 
 if __name__ == "__main__":
