@@ -133,7 +133,7 @@ def test_sqlite_holds_every_order_once_after_crashes(cluster: str, topic_name: s
                 worker = start(cluster, topic_name, str(path))
                 worker.has_done(5)
                 worker.kill()
-        start(cluster, topic_name, str(path)).has_done(1)
+        start(cluster, topic_name, str(path))
         eventually(totals, orders.totals, timeout=40)
 
 
@@ -156,10 +156,9 @@ def test_mariadb_holds_every_order_once_after_a_worker_died(
 
         with workers(tmp_path, "exactly_once_mariadb") as start:
             with orders.coming_in():
-                first, second = (start(group_cluster, topic_name, url) for _ in range(2))
+                first, _ = (start(group_cluster, topic_name, url) for _ in range(2))
                 first.has_done(5)
                 first.kill()
-            second.has_done(1)
             eventually(totals, orders.totals, timeout=60)
 
 
@@ -172,8 +171,7 @@ def test_a_topic_becomes_another_once_after_a_crash(group_cluster: str, topic_na
             worker = start(group_cluster, topic_name, target, topic_name)
             worker.has_done(5)
             worker.kill()
-        worker = start(group_cluster, topic_name, target, topic_name)
-        worker.has_done(1)
+        start(group_cluster, topic_name, target, topic_name)
         found = read_committed(group_cluster, target, len(orders.made))
     assert found == Counter((customer, f"invoice for {amount}") for customer, amount in orders.made)
 

@@ -163,7 +163,7 @@ def test_leaving_a_client_leaves_no_task_behind(cluster: str, topic_name: str) -
         return [repr(task) for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
     assert asyncio.run(work()) == []
-    assert [thread.name for thread in threading.enumerate() if "barnabas" in thread.name] == []
+    assert [thread.name for thread in threading.enumerate() if thread.name == "barnabas-groups"] == []
 
 
 def test_metrics_are_plain_numbers_that_follow_the_work(cluster: str, topic_name: str) -> None:

@@ -151,6 +151,23 @@ def test_a_commit_that_is_refused_for_now_is_aborted_and_the_next_one_begins() -
     assert script.asked[3].producer_epoch == NEXT.producer_epoch
 
 
+def test_a_record_that_is_lost_just_before_the_block_ends_aborts_and_the_next_one_begins() -> None:
+    script = Script(end(0, NEXT), end(0, ProducerIdentity(7, 2)))
+
+    async def lose(transactions: Transactions) -> None:
+        async with Transaction(transactions):
+            assert transactions.may_receive(PLACE)
+            transactions.lost(KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "refused"))
+
+    async def work(transactions: Transactions, sender: Idle) -> None:
+        with pytest.raises(TransactionAborted):
+            await lose(transactions)
+        await write(transactions)
+
+    run(script, work)
+    assert [message.committed for message in script.asked[1:]] == [False, True]
+
+
 def test_an_id_that_expired_is_asked_for_anew_without_ending_anything() -> None:
     script = Script(end(ErrorCode.INVALID_PRODUCER_ID_MAPPING), end(0, ProducerIdentity(7, 2)))
 

@@ -160,11 +160,12 @@ class Transactions(Identity):
 
     async def _commit(self) -> None:
         assert self._flush is not None
-        self.state.commit()
-        try:
-            await self._flush()
-        except KafkaError as error:
-            self.state.record_lost(error)
+        if self.state.phase is not Phase.FAILED:  # or else it fell to be aborted before its block has ended
+            self.state.commit()
+            try:
+                await self._flush()
+            except KafkaError as error:
+                self.state.record_lost(error)
         if self.state.phase is Phase.COMMITTING:
             try:
                 await self._tell_end(committed=True)
