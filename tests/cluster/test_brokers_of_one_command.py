@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Sequence
@@ -160,10 +161,23 @@ def test_brokers_do_not_outlive_the_command(tmp_path: Path) -> None:
         eventually(lambda: [is_running(pid) for pid in pids], [False, False, False])
 
 
+def first_of_two_free_ports() -> int:
+    for _ in range(100):
+        port = free_port()
+        with socket.socket() as following:
+            try:
+                following.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no two free ports in a row in a hundred tries")
+
+
 def test_a_port_that_is_taken_is_left_to_its_owner(tmp_path: Path) -> None:
-    with BarnabasServer(tmp_path / "other") as other:
-        taken = int(other.address.rpartition(":")[2])
-        with BarnabasServer(tmp_path / "data", arguments=ARGUMENTS, port=taken - 1) as server:
+    first = first_of_two_free_ports()
+    taken = first + 1
+    with BarnabasServer(tmp_path / "other", port=taken) as other:
+        with BarnabasServer(tmp_path / "data", arguments=ARGUMENTS, port=first) as server:
             addresses = ready_line(server)["addresses"]
         assert other.address not in addresses
         assert "in use" in refused("--brokers", "3", "--data-dir", str(tmp_path / "late"), "--port", str(taken))

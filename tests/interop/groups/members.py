@@ -53,9 +53,9 @@ class Group:
         self._note("killed", member)
 
     def stop(self, member: str) -> None:
-        """Ask a member to leave."""
-        self._members.pop(member).stop()
+        """Ask a member to leave. Not all tell that they lose what they had: others may have it from now on."""
         self._note("left", member)
+        self._members.pop(member).stop()
 
     def end(self) -> None:
         for member in self._members.values():
