@@ -200,10 +200,10 @@ class Cleaner:
                     found = examine(log, self._clock.now_ms())
                     if self._is_current(log) and found.is_due and await self._clean(found):
                         is_progress = True
+            await self._executor.submit(self._runner.stop)
         except asyncio.CancelledError:
-            self._runner.stop()
+            self._runner.stop()  # also if that was to be done by a thread: what has not begun is dropped
             raise
-        await self._executor.submit(self._runner.stop)
 
     def _due(self) -> list[Log]:
         now_ms = self._clock.now_ms()

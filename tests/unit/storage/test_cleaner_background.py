@@ -11,11 +11,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from barnabas.core.clock import SystemClock
 from barnabas.storage import cleaner_process
-from barnabas.storage.cleaner import InlineRunner, WorkerDied
+from barnabas.storage.cleaner import Cleaner, InlineRunner, WorkerDied
 from barnabas.storage.cleaner_process import ChildRunner
 from barnabas.storage.cleaning import CannotClean, CleanedGroup, CleaningJob
 from barnabas.storage.disk import RealDisk
@@ -147,6 +151,27 @@ async def test_a_manager_that_closes_ends_the_process(tmp_path: Path) -> None:
         await _until(lambda: runner.child)
     assert runner.child is not None
     assert runner.child.returncode == -signal.SIGKILL
+
+
+@on_a_loop
+async def test_a_process_that_a_thread_was_to_end_is_ended_when_the_thread_never_gets_to_it(tmp_path: Path) -> None:
+    class Counted(ChildRunner):
+        stops = 0
+
+        def stop(self) -> None:
+            self.stops += 1
+
+    class BusyThreads:
+        def submit(self, *_: object) -> asyncio.Future[Any]:
+            return asyncio.get_running_loop().create_future()
+
+    runner, nothing_due, settings = Counted(), cast(Any, SimpleNamespace(logs={})), cast(Any, None)
+    cleaner = Cleaner(nothing_due, runner, RealDisk(), SystemClock(), BusyThreads(), settings, Random(1))
+    sweep = asyncio.create_task(cleaner.sweep())
+    await asyncio.sleep(0)
+    sweep.cancel()
+    await asyncio.wait([sweep])
+    assert runner.stops == 1
 
 
 def test_the_process_ends_with_its_broker(tmp_path: Path) -> None:
