@@ -1,7 +1,7 @@
 """All tests in a few processes side by side: one for those that compute, the others for those that mostly wait.
 
 Lines of all appear as they come; what each has to say at its end appears in one piece, and the last line of all sums
-them up in pytest's own form. Arguments are passed on to each.
+them up in pytest's own form.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ WAITING = (("clients", "storage_oracles"), ("cli", "cluster", "interop", "testin
 _RULE = re.compile(r"=+ .+ =+$")
 _COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?)")
 _ORDER = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warning", "error")
-_NO_TESTS = 5  # pytest's exit code where arguments leave a process without tests
 
 
 class Part:
@@ -51,7 +50,7 @@ class Part:
         code = self.process.wait()
         self._reader.join()
         print(*self.ending, sep="", end="", flush=True)
-        return 0 if code == _NO_TESTS else code
+        return code
 
     def stop(self) -> None:
         """Let it end what it has started, unless it is over."""
@@ -66,11 +65,11 @@ class Part:
         )
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
     began = time.monotonic()
     waiting = [[str(TESTS / name) for name in names] for names in WAITING]
     rest = [str(TESTS), *(f"--ignore={path}" for paths in waiting for path in paths)]
-    parts = [Part([*paths, *arguments]) for paths in (*waiting, rest)]
+    parts = [Part(arguments) for arguments in (*waiting, rest)]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         codes = [part.wait() for part in parts]
@@ -85,4 +84,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

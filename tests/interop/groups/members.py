@@ -53,9 +53,10 @@ class Group:
         self._note("killed", member)
 
     def stop(self, member: str) -> None:
-        """Ask a member to leave. Not all tell that they lose what they had: others may have it from now on."""
-        self._note("left", member)
+        """Ask a member to leave."""
+        self._note("leaving", member)
         self._members.pop(member).stop()
+        self._note("left", member)
 
     def end(self) -> None:
         for member in self._members.values():
@@ -76,16 +77,30 @@ class Group:
         return [Event(int(line[0]), line[1], line[2], [int(number) for number in line[3:]]) for line in lines]
 
     def owners(self) -> dict[int, str]:
-        """Who owns each partition by now. That two ever owned one at once is an error."""
+        """Who owns each partition by now. That two ever owned one at once is an error.
+
+        Not every client tells what it loses when it leaves. Of one that is leaving, others may have it, unless it tells
+        later that it had it until then.
+        """
         owners: dict[int, str] = {}
+        leaving: dict[str, set[int]] = {}
         for event in self.events():
             if event.what == "gain":
                 for partition in event.numbers:
-                    owner = owners.setdefault(partition, event.member)
-                    assert owner == event.member, f"{event} while {owner} owns it\n{self.history()}"
+                    owner = owners.get(partition, event.member)
+                    if owner != event.member and owner in leaving:
+                        leaving[owner].add(partition)
+                    else:
+                        assert owner == event.member, f"{event} while {owner} owns it\n{self.history()}"
+                    owners[partition] = event.member
+            elif event.what == "leaving":
+                leaving[event.member] = set()
             elif event.what == "lose":
+                early = leaving.get(event.member, set()).intersection(event.numbers)
+                assert not early, f"{event}, which others had before\n{self.history()}"
                 owners = {p: m for p, m in owners.items() if m != event.member or p not in event.numbers}
             elif event.what in ("killed", "left"):
+                leaving.pop(event.member, None)
                 owners = {p: m for p, m in owners.items() if m != event.member}
         return owners
 
