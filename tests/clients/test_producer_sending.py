@@ -203,14 +203,15 @@ def test_a_full_buffer_refuses_posts_until_there_is_room(cluster: str, topic_nam
     assert values(read(cluster, topic_name, 1000)[0]) == [b"%d" % number for number in range(1000)]
 
 
-def test_sends_wait_for_room_in_line(cluster: str, topic_name: str) -> None:
+def test_sends_that_wait_for_room_all_arrive(cluster: str, topic_name: str) -> None:
     async def work() -> None:
         await create(cluster, topic_name)
         async with Producer(cluster, batch_size=300, buffer_memory=1000, linger_ms=0) as producer:
-            await asyncio.gather(*(producer.send(topic_name, b"%d" % number * 20) for number in range(200)))
+            await asyncio.gather(*(producer.send(topic_name, value) for value in sent))
 
+    sent = [b"%03d" % number * 20 for number in range(200)]
     run(work)
-    read(cluster, topic_name, 200)
+    assert sorted(values(read(cluster, topic_name, 200)[0])) == sent
 
 
 def test_records_wait_for_a_topic_that_is_created_by_them(cluster: str, topic_name: str) -> None:
