@@ -1,6 +1,6 @@
 """All tests in a few processes side by side: one for those that compute, the others for those that mostly wait.
 
-Lines of all appear as they come; what each has to say at its end appears in one piece, and the last line of all sums
+Those that are marked `alone` count time: they run when all the others are over. Lines of all appear as they come; what each has to say at its end appears in one piece, and the last line of all sums
 them up in pytest's own form.
 """
 
@@ -69,10 +69,14 @@ def main() -> int:
     began = time.monotonic()
     waiting = [[str(TESTS / name) for name in names] for names in WAITING]
     rest = [str(TESTS), *(f"--ignore={path}" for paths in waiting for path in paths)]
-    parts = [Part(arguments) for arguments in (*waiting, rest)]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    parts: list[Part] = []
+    codes: list[int] = []
     try:
-        codes = [part.wait() for part in parts]
+        parts += [Part(["-m", "not alone", *arguments]) for arguments in (*waiting, rest)]
+        codes += [part.wait() for part in parts]
+        parts.append(Part(["-m", "alone", str(TESTS)]))
+        codes.append(parts[-1].wait())
     finally:
         for part in parts:
             part.stop()

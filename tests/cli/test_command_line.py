@@ -43,6 +43,7 @@ def complete(line: str) -> dict[str, str]:
     return {"COMP_WORDS": line, "COMP_CWORD": words, "_BARNABAS_COMPLETE": "complete_bash"}
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("arguments", "environment", "told"),
     [

@@ -66,6 +66,7 @@ def test_mypy_knows_the_clients_and_catches_wrong_types(tmp_path: Path) -> None:
     assert found == expected, checked.stdout + checked.stderr
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin"])
 def test_importing_a_client_is_quick_and_brings_nothing_heavy(name: str) -> None:
     program = f"""

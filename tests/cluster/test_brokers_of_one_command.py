@@ -42,6 +42,7 @@ def refused(*arguments: str) -> str:
     return done.stderr.splitlines()[-1]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_three_brokers_start_and_stop_with_one_command(tmp_path: Path, number: signal.Signals) -> None:
     port = free_port()

@@ -76,6 +76,7 @@ def own_heap() -> Iterator[None]:
     gc.unfreeze()
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("own_heap")
 @pytest.mark.parametrize("follows", [True, False], ids=["a follower", "a new process"])
 def test_the_next_one_makes_topics_and_moves_all_leaders_of_the_dead_one_within_a_second(

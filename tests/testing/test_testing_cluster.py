@@ -70,6 +70,7 @@ def test_async_with_leaves_the_loop_free_while_it_starts(in_process: bool) -> No
     assert turns > 3
 
 
+@pytest.mark.alone
 def test_a_cluster_is_ready_within_half_a_second(tmp_path: Path) -> None:
     """From nothing, imports included. The best of several, and on a busy machine the time on the processors counts."""
     script = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
@@ -26,6 +27,7 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     stop = Stop()
     address, group, topic, journal, settings = arguments()
     consumer = KafkaConsumer(
@@ -37,6 +39,8 @@ def main() -> None:
         heartbeat_interval_ms=500,
         partition_assignment_strategy=[ASSIGNORS[settings["partition_assignment_strategy"]]],
     )
+    # One that is elected before it has heard of the topic assigns nothing, and takes no second look (kafka-python 3.0.12).
+    assert consumer.partitions_for_topic(topic)
     consumer.subscribe([topic], listener=Listener(journal))
     while not stop:
         polled = consumer.poll(timeout_ms=100)

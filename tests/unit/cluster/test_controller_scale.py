@@ -12,6 +12,7 @@ from tests.unit.cluster.clusters import TestCluster
 
 PARTITIONS = 10_000
 MAX_SECONDS = 1.0  # of this thread's own time
+pytestmark = pytest.mark.alone
 
 
 @pytest.fixture(scope="module")
