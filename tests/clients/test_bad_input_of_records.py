@@ -79,11 +79,13 @@ def test_a_name_that_no_topic_can_have_is_told_with_what_it_takes(cluster: str) 
         ({"value": "text"}, "a record's value must be bytes or None, not str; is a serializer missing"),
         ({"value": b"1", "key": "text"}, "a record's key must be bytes or None, not str; is a serializer missing"),
         ({"value": b"1", "headers": [("name", "text")]}, "header must be bytes or None, not str"),
+        ({"value": b"1", "headers": {"name": b"1"}}, r"headers must be pairs like .*, not {'name': b'1'}"),
+        ({"value": b"1", "headers": [(1, b"1")]}, r"headers must be pairs like .*, not \[\(1, b'1'\)\]"),
         ({"value": b"1", "timestamp": "now"}, "integer"),
         ({"value": b"1", "topic": 5}, "the name of a topic must be text, not int"),
         ({"value": b"1", "topic": "\ud800"}, "surrogates not allowed"),
     ],
-    ids=["value", "key", "header", "timestamp", "topic", "topic that is no UTF-8"],
+    ids=["value", "key", "header", "headers", "name of a header", "timestamp", "topic", "topic that is no UTF-8"],
 )
 @pytest.mark.parametrize("way", ["send", "post"])
 def test_arguments_of_a_wrong_type_are_refused_at_once_and_the_producer_goes_on(

@@ -13,7 +13,7 @@ import pytest
 
 from barnabas import Admin, BufferFull, KafkaError, NewRecord, Producer
 from barnabas.client.client import Client, connect
-from barnabas.client.errors import Abandoned, NotDelivered, RecordTooLarge
+from barnabas.client.errors import Abandoned, NotDelivered, NotOpen, RecordTooLarge
 from barnabas.client.options import WrongOption
 from barnabas.core.errors import ErrorCode
 
@@ -337,3 +337,18 @@ def test_a_wrong_type_is_refused_before_anything_is_sent(cluster: str, topic_nam
 def test_wrong_options_are_told_when_the_producer_is_made(options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(WrongOption, match=complaint):
         Producer("127.0.0.1:9092", **options)
+
+
+def test_closing_waits_for_what_was_posted_and_may_be_done_twice(cluster: str, topic_name: str) -> None:
+    async def work() -> None:
+        await create(cluster, topic_name)
+        async with Producer(cluster, linger_ms=1000, connect_timeout_ms=5000) as producer:
+            for number in range(10):
+                producer.post(topic_name, b"%d" % number)
+            await producer.close()
+            await producer.close()
+            with pytest.raises(NotOpen, match="this Producer was closed"):
+                producer.post(topic_name, b"late")
+
+    run(work)
+    assert values(read(cluster, topic_name, 10)[0]) == [b"%d" % number for number in range(10)]

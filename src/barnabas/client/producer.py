@@ -84,6 +84,7 @@ class Producer:
         max_request_size: int = 1 << 20,
         max_in_flight_requests_per_connection: int = 5,
         max_block_ms: int = 60_000,
+        connect_timeout_ms: int = 10_000,
         request_timeout_ms: int = 30_000,
         delivery_timeout_ms: int = 120_000,
         metadata_max_age_ms: int = 300_000,
@@ -121,7 +122,13 @@ class Producer:
         self._partitioner = partitioner
         self._key_serializer = serializer("key_serializer", key_serializer)
         self._value_serializer = serializer("value_serializer", value_serializer)
-        self._session = Session(self, cluster, client_id=client_id, request_timeout_ms=request_timeout_ms)
+        self._session = Session(
+            self,
+            cluster,
+            client_id=client_id,
+            connect_timeout_ms=at_least("connect_timeout_ms", connect_timeout_ms, 1),
+            request_timeout_ms=request_timeout_ms,
+        )
         self._failures = Failures()
         self._sender: Sender | None = None
         self._transactions: Transactions | None = None
@@ -156,10 +163,20 @@ class Producer:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Leaving flushes, and raises what nobody was told of; leaving by an exception gives up what is pending."""
+        if self._session.is_open:
+            await self._close(flushing=kind is None)
+
+    async def close(self) -> None:
+        """Wait until everything posted is settled, and let go of the cluster. What was closed stays so."""
+        if self._session.is_open:
+            self._session.check()
+            await self._close(flushing=True)
+
+    async def _close(self, flushing: bool) -> None:
         try:
             if self._transactions is not None:
                 await self._transactions.settled()
-            if kind is None:
+            if flushing:
                 await self.flush()
         finally:
             sender, self._sender = self._sender, None

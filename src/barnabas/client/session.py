@@ -50,7 +50,7 @@ class Session:
         self._retry_timeout_ms = retry_timeout_ms
         self._forks = _forks
         self._loop_runs: Callable[[], bool] | None = None
-        self._thread = 0
+        self._thread_id = 0
         self._client: Client | None = None
 
     async def open(self) -> Client:
@@ -58,7 +58,7 @@ class Session:
         self._check_process()
         if self._loop_runs is not None:
             raise NotOpen(f"this {self._name} was entered before; make a new one")
-        self._loop_runs, self._thread = asyncio.get_running_loop().is_running, get_ident()
+        self._loop_runs, self._thread_id = asyncio.get_running_loop().is_running, get_ident()
         if isinstance(self._cluster, Client):
             self._client = self._cluster
         else:
@@ -84,7 +84,7 @@ class Session:
     def check(self) -> Client:
         """The client, if this is the loop and the process that own it."""
         client = self._client
-        if client is not None and self._forks == _forks and get_ident() == self._thread:
+        if client is not None and self._forks == _forks and get_ident() == self._thread_id:
             assert self._loop_runs is not None
             if self._loop_runs():  # in this thread, so it is the running one: quicker than to ask, for every record
                 return client

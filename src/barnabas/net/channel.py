@@ -25,6 +25,7 @@ _LENGTH = struct.Struct(">i")
 _ERROR = struct.Struct(">h")
 _SCRATCH_BYTES = 64 * 1024
 _MAX_REPLY_BYTES = 2**31 - 1
+_TRUSTED_BYTES = 64 << 20
 
 
 class ChannelClosed(ConnectionError):
@@ -57,7 +58,7 @@ class Channel:
         self._network = network
         self._socket = socket
         self._client_id = client_id
-        self._splitter = FrameSplitter(memoryview(bytearray(_SCRATCH_BYTES)), _MAX_REPLY_BYTES)
+        self._splitter = FrameSplitter(memoryview(bytearray(_SCRATCH_BYTES)), _MAX_REPLY_BYTES, _TRUSTED_BYTES)
         self._correlation_id = 0
         self._waiting: dict[int, tuple[Api, int, asyncio.Future[Any]]] = {}
         self._out: deque[memoryview] = deque()

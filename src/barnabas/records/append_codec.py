@@ -172,7 +172,11 @@ def as_bytes(data: object, what: str) -> bytes | None:
 
 @cython.cfunc
 def encode_headers(headers: Iterable[Header]) -> list[tuple[bytes, bytes | None]]:
-    return [(name.encode(), as_bytes(content, "header")) for name, content in headers]
+    try:
+        pairs = [(name.encode(), content) for name, content in headers]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise TypeError(f"a record's headers must be pairs like ('trace', b'7'), not {headers!r:.100}") from error
+    return [(name, as_bytes(content, "header")) for name, content in pairs]
 
 
 @cython.cfunc

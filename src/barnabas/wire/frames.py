@@ -3,7 +3,8 @@
 The driver receives into `writable()` and says how much came with `received()`. While nothing is left over, all
 connections receive into one shared scratch buffer, so an idle connection holds no memory and a small request is decoded
 where it landed. A frame that does not end within the scratch is kept as far as it came; when more of it is to be
-received, its buffer grows with the bytes that really arrived, not with the length that was announced.
+received, its buffer grows with the bytes that really arrived, not with the length that was announced, unless the peer
+is trusted with so many.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ class FrameError(ValueError):
 class FrameSplitter:
     """Cuts one connection's stream into frames."""
 
-    __slots__ = ("_filled", "_held", "_max_frame_bytes", "_scratch", "_total")
+    __slots__ = ("_filled", "_held", "_max_frame_bytes", "_scratch", "_total", "_trusted_bytes")
 
-    def __init__(self, scratch: memoryview, max_frame_bytes: int) -> None:
+    def __init__(self, scratch: memoryview, max_frame_bytes: int, trusted_bytes: int = 0) -> None:
         self._scratch = scratch
         self._max_frame_bytes = max_frame_bytes
+        self._trusted_bytes = trusted_bytes
         self._held: bytearray | None = None  # the beginning of a frame, its length prefix included
         self._filled = 0
         self._total = 0  # bytes of the held frame with its prefix; 0 while the prefix is not whole
@@ -43,7 +45,8 @@ class FrameSplitter:
         if held is None:
             return self._scratch
         if self._filled == len(held):
-            size = max(_MIN_BUFFER_BYTES, 2 * self._filled, min(16 * self._filled, _QUICK_GROWTH_BYTES))
+            quick = min(16 * self._filled, _QUICK_GROWTH_BYTES)
+            size = max(_MIN_BUFFER_BYTES, 2 * self._filled, quick, self._trusted_bytes)
             grown = bytearray(min(self._total, size))
             grown[: self._filled] = held
             self._held = held = grown

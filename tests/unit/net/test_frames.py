@@ -61,3 +61,12 @@ def test_an_impossible_length_is_refused(length: int, cut: int) -> None:
     splitter = FrameSplitter(memoryview(bytearray(64)), 1000)
     with pytest.raises(FrameError, match="at most 1000"):
         feed(splitter, struct.pack(">i", length) + b"rest", [cut])
+
+
+def test_a_peer_that_is_trusted_gets_the_room_that_it_announces_at_once_up_to_a_limit() -> None:
+    for announced, room in ((5_000_000, 5_000_004), (50_000_000, 8_000_000)):
+        splitter = FrameSplitter(memoryview(bytearray(64)), 100_000_000, trusted_bytes=8_000_000)
+        splitter.writable()[:8] = announced.to_bytes(4, "big") + b"1234"
+        assert splitter.received(8) == []
+        assert len(splitter.writable()) == room - 8
+        assert splitter.held_bytes == room

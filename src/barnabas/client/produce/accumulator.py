@@ -99,7 +99,6 @@ class Accumulator:
         reserve: Callable[[int], None],
     ) -> Delivery:
         """Where the open batch is full or there is none: try another partition's if that is as good, or begin one."""
-        size = self._checked_size(topic.name, key, value, headers)
         if sticks and topic.moves_on(self._batch_size, self._sender.has_leader):
             queue = topic.queues[topic.sticky.current]
             handle = _append(queue, key, value, headers, timestamp_ms)
@@ -108,7 +107,7 @@ class Accumulator:
         batch = ProducerBatch(queue.partition, self._batch_size, self._client.clock.monotonic())
         handle = batch.append(batch, key, value, headers, timestamp_ms)
         assert handle is not None
-        batch.reserved_bytes = max(size, self._batch_size)
+        batch.reserved_bytes = max(self._checked_size(topic.name, key, value, headers), self._batch_size)
         reserve(batch.reserved_bytes)
         self._sender.put(queue, batch)
         if sticks:
