@@ -8,7 +8,8 @@ error instead. Cython gets the sources joined, with Cython's own imports in plac
 which `barnabas.records.engine` tells whether the extension still fits them.
 
 The hot path: with BARNABAS_COMPILE_BROKER=1, mypyc compiles the modules that produce and group requests pass, and those
-that a producer's records pass, as they are and under their own names. Such a wheel is for use, not for work on the sources: edits would not run beside it.
+that a producer's records pass, as they are and under their own names. Such a wheel is for use, not for work on the
+sources: edits would not run beside it.
 """
 
 from __future__ import annotations

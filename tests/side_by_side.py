@@ -1,7 +1,7 @@
 """All tests in a few processes side by side: one for those that compute, the others for those that mostly wait.
 
-Those that are marked `alone` count time: they run when all the others are over. Lines of all appear as they come; what each has to say at its end appears in one piece, and the last line of all sums
-them up in pytest's own form.
+Those that are marked `alone` count time: they run when all the others are over. Lines of all appear as they come; what
+each has to say at its end appears in one piece, and the last line of all sums them up in pytest's own form.
 """
 
 from __future__ import annotations

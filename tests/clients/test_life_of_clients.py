@@ -1,9 +1,9 @@
 """A day in the life of clients, squeezed: what brokers and networks do to them in weeks happens here every second.
 
-Connections are cut every second, for three minutes. Brokers restart and leaders move as quickly as replicas come back in
-sync. Two idempotent producers write, two members of a group copy
-what they read in transactions, two members of another group and a lone consumer read the copy. In the end nothing is
-lost or doubled, every partition's order is kept, and no task, thread or socket is left.
+Connections are cut every second, for three minutes. Brokers restart and leaders move as quickly as replicas come back
+in sync. Two idempotent producers write, two members of a group copy what they read in transactions, two members of
+another group and a lone consumer read the copy. In the end nothing is lost or doubled, every partition's order is kept,
+and no task, thread or socket is left.
 """
 
 from __future__ import annotations
