@@ -39,7 +39,7 @@ def main() -> None:
         heartbeat_interval_ms=500,
         partition_assignment_strategy=[ASSIGNORS[settings["partition_assignment_strategy"]]],
     )
-    # One that is elected before it has heard of the topic assigns nothing and takes no second look (kafka-python 3.0.12).
+    # One that is elected before it has heard of the topic assigns nothing, for good (kafka-python 3.0.12).
     assert consumer.partitions_for_topic(topic)
     consumer.subscribe([topic], listener=Listener(journal))
     while not stop:
