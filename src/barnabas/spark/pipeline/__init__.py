@@ -1,0 +1,1 @@
+"""Pipelines from topics to sinks, driven by one YAML file."""
