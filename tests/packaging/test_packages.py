@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.peers import ROOT
+from tests.peers import ROOT, Broker, NewTopic
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -28,6 +28,42 @@ builder = BatchBuilder()
 builder.append(b"key", b"value", [("h", None)], 5)
 assert records_of(memoryview(builder.build()))[0].value == b"value"
 print(engine.describe())
+"""
+
+PRODUCE = """
+import asyncio, sys
+from barnabas import BufferFull, Consumer, NotOpen, Producer, RecordTooLarge
+from barnabas.client.produce import accumulator
+assert not accumulator.__file__.endswith(".py")
+
+async def main(address, topic):
+    async with Producer(address, transactional_id=topic, buffer_memory=100_000) as producer:
+        async with producer.transaction():
+            for number in range(5000):
+                try:
+                    producer.post(topic, b"%d" % number, key=b"key", headers=[("h", None)])
+                except BufferFull:
+                    await producer.room()
+                    producer.post(topic, b"%d" % number, key=b"key", headers=[("h", None)])
+            for wrong in (b"x" * 2_000_000, "text"):
+                try:
+                    await producer.send(topic, wrong)
+                except (RecordTooLarge, TypeError) as error:
+                    print(type(error).__name__)
+    try:
+        producer.post(topic, b"late")
+    except NotOpen as error:
+        print(error)
+    reading = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+    async with Consumer(address, topics=[topic], **reading) as consumer:
+        seen = []
+        async for record in consumer:
+            seen.append(int(record.value))
+            if len(seen) == 5000:
+                break
+    assert seen == list(range(5000))
+
+asyncio.run(asyncio.wait_for(main(*sys.argv[1:]), 60))
 """
 
 
@@ -75,7 +111,7 @@ def release(packages: Packages, tmp_path_factory: pytest.TempPathFactory) -> Pat
     with tarfile.open(packages.sdist) as archive:
         archive.extractall(directory, filter="data")
     (tree,) = directory.iterdir()
-    required = {"BARNABAS_COMPILE_BROKER": "1", "BARNABAS_REQUIRE_COMPILED": "1"}
+    required = {"BARNABAS_COMPILE_BROKER": "1", "BARNABAS_COMPILE_LEVEL": "0", "BARNABAS_REQUIRE_COMPILED": "1"}
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", directory / "dist", tree, **required)
     (wheel,) = (directory / "dist").glob("*.whl")
     return installed(wheel, directory / "venv")
@@ -125,3 +161,8 @@ def test_the_compiled_hot_path_answers_as_its_sources_do(release: Path, suite: s
     assert not where.strip().endswith(".py")
     tests = ROOT / "tests" / "broker" / f"test_broker_{suite}.py"
     run(sys.executable, "-m", "pytest", "-q", tests, BARNABAS_TEST_PYTHON=str(release))
+
+
+def test_the_compiled_producer_behaves_as_its_sources_do(release: Path, broker: Broker, new_topic: NewTopic) -> None:
+    told = run(release, "-I", "-c", PRODUCE, broker.address, new_topic(1))
+    assert told.splitlines() == ["RecordTooLarge", "TypeError", "this Producer was closed"]
