@@ -40,6 +40,7 @@ VERBS = {
     "consume": Verb("barnabas.cli.consume", "Write a topic's records to standard output."),
     "group": Verb("barnabas.cli.group", "List, describe, reset and delete consumer groups."),
     "txn": Verb("barnabas.cli.txn", "Look at transactions and producers, and abort what hangs."),
+    "spark": Verb("barnabas.cli.spark", "Pack the environment for the executors of a Spark cluster."),
     "bench": Verb("barnabas.cli.bench", "Measure a cluster: records and bytes per second, latencies."),
     "log": Verb("barnabas.cli.log", "Look into the files of a data directory."),
     "doctor": Verb("barnabas.cli.doctor", "Tell what this machine offers a broker, and what is missing."),
