@@ -1,0 +1,87 @@
+"""How the driver and the tasks reach the cluster, in code without async."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from barnabas.client.client import Client, connect
+from barnabas.client.consume.fetch_options import FetchOptions
+from barnabas.client.list_offsets import Isolation
+from barnabas.client.metadata import TopicInfo, TopicPartition
+from barnabas.client.options import WrongOption
+from barnabas.spark.kafka_options import KafkaOptions
+from barnabas.spark.options import Assign, Subscribe, SubscribePattern, Topics
+
+T = TypeVar("T")
+
+FETCH_BYTES = 8 << 20
+"""Of one fetch, unless the options say otherwise: a task reads one partition, so it can take much at once."""
+
+NEW_TOPIC_GRACE_MS = 3000
+"""A broker learns of a new topic a moment after the controller: so long an unknown one may be a new one."""
+
+
+def new_runner() -> asyncio.Runner:
+    """An event loop for work that goes on between calls; whoever makes it closes it."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.Runner()
+    return asyncio.Runner(loop_factory=uvloop.new_event_loop)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Do the work on an event loop of its own, and wait for it."""
+    with new_runner() as runner:
+        return runner.run(work)
+
+
+def open_client(kafka: KafkaOptions) -> Client:
+    """A client for `async with`, on the running loop."""
+    return connect(kafka.bootstrap, **kafka.client_settings())
+
+
+def fetch_options(kafka: KafkaOptions) -> FetchOptions:
+    settings = kafka.settings
+    return FetchOptions(
+        isolation_level=settings.get("isolation_level", Isolation.READ_UNCOMMITTED),
+        fetch_max_wait_ms=settings.get("fetch_max_wait_ms", 500),
+        fetch_min_bytes=settings.get("fetch_min_bytes", 1),
+        fetch_max_bytes=settings.get("fetch_max_bytes", 50 << 20),
+        max_partition_fetch_bytes=settings.get("max_partition_fetch_bytes", FETCH_BYTES),
+        check_crcs=settings.get("check_crcs", True),
+        client_rack=settings.get("client_rack", ""),
+        auto_offset_reset="none",
+        metadata_max_age_ms=settings.get("metadata_max_age_ms", 300_000),
+    )
+
+
+async def find_topics(client: Client, topics: Topics) -> list[TopicInfo]:
+    """What the cluster knows of the topics that are to be read."""
+    match topics:
+        case SubscribePattern(pattern):
+            matches = re.compile(pattern).fullmatch
+            return [
+                topic for topic in await client.metadata.all_topics() if matches(topic.name) and not topic.is_internal
+            ]
+        case Subscribe(names):
+            wanted = list(names)
+        case Assign(partitions):
+            wanted = list(dict.fromkeys(partition.topic for partition in partitions))
+    await client.retrying(lambda: client.metadata.refresh(wanted), timeout_ms=NEW_TOPIC_GRACE_MS)
+    return [client.metadata.cluster.topics[name] for name in wanted]
+
+
+async def find_partitions(client: Client, topics: Topics) -> list[TopicPartition]:
+    """The partitions that are to be read, as they are now."""
+    found = await find_topics(client, topics)
+    there = [TopicPartition(topic.name, partition.partition) for topic in found for partition in topic.partitions]
+    if not isinstance(topics, Assign):
+        return there
+    for partition in topics.partitions:
+        if partition not in there:
+            raise WrongOption(f"assign names {partition}, which does not exist")
+    return sorted(topics.partitions)

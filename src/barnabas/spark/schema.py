@@ -1,0 +1,56 @@
+"""The columns of a topic: their types in Spark, and the Arrow schema that Spark wants to the letter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql.types import StructType
+
+PLAIN_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+HEADERS = "headers"
+ALL_COLUMNS = (*PLAIN_COLUMNS, HEADERS)
+
+
+def spark_schema(columns: Sequence[str]) -> StructType:
+    """The schema of these columns, in their order; everything may be null, as with Spark's own source."""
+    from pyspark.sql import types
+
+    header = types.StructType([_field("key", types.StringType()), _field("value", types.BinaryType())])
+    kinds = {
+        "key": types.BinaryType(),
+        "value": types.BinaryType(),
+        "topic": types.StringType(),
+        "partition": types.IntegerType(),
+        "offset": types.LongType(),
+        "timestamp": types.TimestampType(),
+        "timestampType": types.IntegerType(),
+        "headers": types.ArrayType(header),
+    }
+    return types.StructType([_field(name, kinds[name]) for name in columns])
+
+
+def _field(name: str, kind: object) -> object:
+    from pyspark.sql.types import StructField
+
+    return StructField(name, kind)
+
+
+def arrow_schema(columns: Sequence[str]) -> pyarrow.Schema:
+    """What `spark_schema` is in Arrow, as Spark translates it."""
+    import pyarrow
+
+    header = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
+    kinds = {
+        "key": pyarrow.binary(),
+        "value": pyarrow.binary(),
+        "topic": pyarrow.string(),
+        "partition": pyarrow.int32(),
+        "offset": pyarrow.int64(),
+        "timestamp": pyarrow.timestamp("us", tz="UTC"),
+        "timestampType": pyarrow.int32(),
+        "headers": pyarrow.list_(pyarrow.field("element", header)),
+    }
+    return pyarrow.schema([(name, kinds[name]) for name in columns])

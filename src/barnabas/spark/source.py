@@ -1,0 +1,31 @@
+"""The data source `barnabas`: it hands Spark's options to the readers and writers that do the work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+from barnabas.spark.options import parse_batch_options, parse_columns
+from barnabas.spark.reader import BatchReader
+from barnabas.spark.schema import spark_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class BarnabasSource(DataSource):
+    """Options and columns are those of Spark's own Kafka source."""
+
+    options: Mapping[str, str]
+
+    @classmethod
+    def name(cls) -> str:
+        return "barnabas"
+
+    def schema(self) -> StructType:
+        return spark_schema(parse_columns(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return BatchReader(parse_batch_options(self.options), tuple(schema.fieldNames()))

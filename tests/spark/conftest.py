@@ -1,0 +1,103 @@
+"""One Spark session and one broker for all tests of the data source: a test keeps to topics of its own names."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.sync import Admin, Producer
+from tests.peers import DELTA_JARS, SPARK_CONNECTOR_JARS, BarnabasServer, Broker, java
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PEERS = [str(jar) for directory in (SPARK_CONNECTOR_JARS, DELTA_JARS) for jar in directory.glob("*.jar")]
+SETTINGS = {
+    "spark.jars": ",".join(PEERS),
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Ready for `format("barnabas")`; its temporary files and tables go with the tests'."""
+    java()
+    from pyspark.sql import SparkSession
+
+    from barnabas.spark import register
+
+    scratch = tmp_path_factory.mktemp("spark")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2,4]").appName("barnabas-tests")
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    session = (
+        builder.config("spark.local.dir", str(scratch / "local"))
+        .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={scratch} -XX:+UseSerialGC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    register(session)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@pytest.fixture(scope="session")
+def spark_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with BarnabasServer(tmp_path_factory.mktemp("spark-broker") / "data") as server:
+        yield server
+
+
+@pytest.fixture
+def spark_topic(spark_broker: Broker, topic_name: str) -> Callable[..., str]:
+    """Makes topics of names that no other test uses: `spark_topic(partitions=2)`."""
+    made: list[str] = []
+
+    def create(partitions: int = 1, config: dict[str, str] | None = None) -> str:
+        name = f"{topic_name}-{len(made)}"
+        made.append(name)
+        with Admin(spark_broker.address) as admin:
+            admin.topics.create(name, partitions=partitions, configs=config or {})
+        return name
+
+    return create
+
+
+@pytest.fixture(scope="session")
+def spark_producer(spark_broker: Broker) -> Iterator[Producer]:
+    with Producer(spark_broker.address) as producer:
+        yield producer
+
+
+@pytest.fixture
+def read_topic(spark: SparkSession, spark_broker: Broker) -> Callable[..., DataFrame]:
+    """A batch read of a topic: `read_topic(topic, columns="value")`."""
+
+    def read(topic: str | None = None, **options: Any) -> DataFrame:
+        reader = spark.read.format("barnabas").option("kafka.bootstrap.servers", spark_broker.address)
+        if topic is not None:
+            reader = reader.option("subscribe", topic)
+        return reader.options(**options).load()
+
+    return read
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    return str(tmp_path / "checkpoint")
