@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,4 +44,4 @@ def _cut(given: OffsetRange, count: int) -> list[OffsetRange]:
     """Pieces whose sizes differ by one at most."""
     count = max(1, min(count, given.size))
     bounds = [given.start + given.size * index // count for index in range(count + 1)]
-    return [replace(given, start=start, end=end) for start, end in zip(bounds, bounds[1:])]
+    return [replace(given, start=start, end=end) for start, end in pairwise(bounds)]

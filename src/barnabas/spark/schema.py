@@ -18,8 +18,8 @@ def spark_schema(columns: Sequence[str]) -> StructType:
     """The schema of these columns, in their order; everything may be null, as with Spark's own source."""
     from pyspark.sql import types
 
-    header = types.StructType([_field("key", types.StringType()), _field("value", types.BinaryType())])
-    kinds = {
+    header = types.StructType().add("key", types.StringType()).add("value", types.BinaryType())
+    kinds: dict[str, types.DataType] = {
         "key": types.BinaryType(),
         "value": types.BinaryType(),
         "topic": types.StringType(),
@@ -29,13 +29,7 @@ def spark_schema(columns: Sequence[str]) -> StructType:
         "timestampType": types.IntegerType(),
         "headers": types.ArrayType(header),
     }
-    return types.StructType([_field(name, kinds[name]) for name in columns])
-
-
-def _field(name: str, kind: object) -> object:
-    from pyspark.sql.types import StructField
-
-    return StructField(name, kind)
+    return types.StructType([types.StructField(name, kinds[name]) for name in columns])
 
 
 def arrow_schema(columns: Sequence[str]) -> pyarrow.Schema:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
@@ -11,14 +9,9 @@ from barnabas.spark.options import parse_batch_options, parse_columns
 from barnabas.spark.reader import BatchReader
 from barnabas.spark.schema import spark_schema
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 class BarnabasSource(DataSource):
     """Options and columns are those of Spark's own Kafka source."""
-
-    options: Mapping[str, str]
 
     @classmethod
     def name(cls) -> str:
