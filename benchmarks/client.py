@@ -79,7 +79,7 @@ QUICK = Sizes({"100 B": 200_000, "1 KB": 40_000}, 1)
 WARM_UP = {"100 B": 100_000, "1 KB": 20_000}
 
 
-def figures() -> list[Figure]:
+def figures(contests: Sequence[Contest]) -> list[Figure]:
     return [
         Figure(
             f"{contest.ours} / {other} / {size}",
@@ -89,7 +89,7 @@ def figures() -> list[Figure]:
             goal if size == "100 B" else 1,
         )
         for size in SIZES
-        for contest in CONTESTS
+        for contest in contests
         for other, goal in contest.others
     ]
 
@@ -97,8 +97,9 @@ def figures() -> list[Figure]:
 class Bench:
     """One round: a broker on an empty directory, and what the loads measure on it."""
 
-    def __init__(self, server: BarnabasServer, sizes: Sizes, reverse: bool) -> None:
+    def __init__(self, server: BarnabasServer, contests: Sequence[Contest], sizes: Sizes, reverse: bool) -> None:
         self._address = server.address
+        self._contests = contests
         self._broker = psutil.Process(server.pid)
         self._sizes = sizes
         self._reverse = reverse
@@ -107,8 +108,9 @@ class Bench:
     def measure(self) -> Round:
         measured: dict[str, dict[str, float]] = {BARNABAS: {}, PEER: {}}
         for size in SIZES:
-            self._fill(size)
-            for contest in CONTESTS:
+            if any(contest.reads for contest in self._contests):
+                self._fill(size)
+            for contest in self._contests:
                 sides = [contest.ours, *(other for other, _ in contest.others)]
                 taken: dict[Side, list[float]] = {side: [] for side in sides}
                 for turn in range(contest.turns):
@@ -192,7 +194,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description="our client against others")
     parser.add_argument("--rounds", type=int, default=3, help="how often all are measured (default: 3)")
     parser.add_argument("--quick", action="store_true", help="little work, one round: to see that all runs")
+    loads = [contest.ours.load for contest in CONTESTS]
+    parser.add_argument("--only", action="append", choices=loads, help="one load of ours, and those it is held against")
     options = parser.parse_args()
+    contests = [contest for contest in CONTESTS if contest.ours.load in (options.only or loads)]
     work, sizes = ("quick", QUICK) if options.quick else ("full", FULL)
     machine, rounds, limits = report.machine(), list[Round](), dict[str, str]()
     for number in range(1 if options.quick else options.rounds):
@@ -200,16 +205,18 @@ def main() -> None:
         directory = Path(tempfile.mkdtemp(prefix="barnabas-bench-"))
         try:
             with BarnabasServer(directory / "broker") as server:
-                bench = Bench(server, sizes, reverse=number % 2 == 1)
+                bench = Bench(server, contests, sizes, reverse=number % 2 == 1)
                 rounds.append(bench.measure())
                 limits = bench.limits
         finally:
             shutil.rmtree(directory)
-    report.show(figures(), rounds, machine, work, title="Our client and others'", peer=PEER)
+    report.show(figures(contests), rounds, machine, work, title="Our client and others'", peer=PEER)
     print("what limits, in the last round:")
     for load, limit in limits.items():
         print(f"  {load}: {limit}")
-    print(f"written to {report.save('client', figures(), rounds, machine, work, ROOT / '.benchmarks', peer=PEER)}")
+    print(
+        f"written to {report.save('client', figures(contests), rounds, machine, work, ROOT / '.benchmarks', peer=PEER)}"
+    )
 
 
 if __name__ == "__main__":
