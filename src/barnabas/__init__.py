@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from barnabas.client.options import WrongOption
     from barnabas.client.outcomes import PartlyFailed
     from barnabas.client.produce.delivery import Delivery, RecordMetadata
+    from barnabas.client.produce.open_transaction import OpenTransaction
     from barnabas.client.produce.producer_columns import ColumnsNotDelivered, ColumnsSent
     from barnabas.client.produce.transaction_errors import (
         NoTransaction,
@@ -71,6 +72,7 @@ __all__ = [
     "NotDelivered",
     "NotOpen",
     "OffsetAndMetadata",
+    "OpenTransaction",
     "OutcomeUnknown",
     "PartlyFailed",
     "Producer",
@@ -113,6 +115,7 @@ _HOMES = {
     "NotDelivered": "barnabas.client.errors",
     "NotOpen": "barnabas.client.errors",
     "OffsetAndMetadata": "barnabas.client.group.values",
+    "OpenTransaction": "barnabas.client.produce.open_transaction",
     "OutcomeUnknown": "barnabas.client.produce.transaction_errors",
     "PartlyFailed": "barnabas.client.outcomes",
     "Producer": "barnabas.client.producer",

@@ -14,6 +14,7 @@ from tests.peers import ROOT
 PRINTED = {
     ("transactions", 0): "both are there\n",
     ("transactions", 1): "3 records, once\n",
+    ("transactions", 2): "3 parts, together\n",
     ("columns", 0): "3 records, at offsets (range(3, 6),)\n",
 }
 

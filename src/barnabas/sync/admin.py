@@ -115,6 +115,8 @@ class Transactions(Noun[transactions.Transactions]):
     list = waits(transactions.Transactions.list)
     describe = waits(transactions.Transactions.describe)
     describe_many = waits(transactions.Transactions.describe_many)
+    end = waits(transactions.Transactions.end)
+    end_many = waits(transactions.Transactions.end_many)
     abort = waits(transactions.Transactions.abort)
     fence = waits(transactions.Transactions.fence)
     fence_many = waits(transactions.Transactions.fence_many)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from barnabas.client.produce.transactions import HasOffsets
+from barnabas.client.produce.transaction_offsets import HasOffsets
 from barnabas.client.produce.transactions import Transaction as AsyncTransaction
 from barnabas.client.producer import Producer as AsyncProducer
 from barnabas.client.producer import Timestamp
@@ -25,6 +25,7 @@ from barnabas.sync.outbox import Delivery, Outbox
 if TYPE_CHECKING:
     from barnabas.client.group.values import GroupMetadata, OffsetAndMetadata
     from barnabas.client.metadata import TopicPartition
+    from barnabas.client.produce.open_transaction import OpenTransaction
 
 T = TypeVar("T")
 _MAX_BLOCK_MS = 60_000
@@ -133,6 +134,14 @@ class Transaction(Facade[AsyncTransaction]):
                 raise
         else:
             await self._async.__aexit__(kind, error, trace)
+
+    def leave_open(self) -> OpenTransaction | None:
+        """Leave the transaction open for somebody else to end, once everything posted is acknowledged."""
+        return self._run(self._leave_open())
+
+    async def _leave_open(self) -> OpenTransaction | None:
+        self._producer._outbox.raise_refused()
+        return await self._async.leave_open()
 
     def send_offsets(
         self,

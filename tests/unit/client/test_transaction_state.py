@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.produce.identity import ProducerIdentity
+from barnabas.client.produce.open_transaction import OpenTransaction
 from barnabas.client.produce.transaction_errors import (
     NoTransaction,
     OutcomeUnknown,
@@ -166,3 +167,20 @@ def test_a_commit_that_nobody_answered_ends_the_producer_without_a_lie() -> None
     with pytest.raises(OutcomeUnknown, match=r"whether its transaction is committed is not known \(no answer\)") as e:
         state.check_usable()
     assert not e.value.retriable
+
+
+def test_a_transaction_that_is_left_open_is_told_by_its_identity_and_ends_the_producers_work() -> None:
+    state = open_transaction(2)
+    assert state.may_write(PLACE)
+    state.commit()
+    assert state.leave_open() == OpenTransaction("id", *FIRST)
+    with pytest.raises(NoTransaction, match="has left its transaction open, for somebody else to end"):
+        state.begin()
+    assert not state.may_write(PLACE)
+
+
+def test_a_transaction_without_records_is_not_left_open() -> None:
+    state = open_transaction(2)
+    state.commit()
+    assert state.leave_open() is None
+    state.begin()

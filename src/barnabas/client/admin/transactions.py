@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from barnabas.client.admin.features import Features
 from barnabas.client.admin.producers import Producers
 from barnabas.client.client import Client
 from barnabas.client.errors import refused
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.outcomes import alone, refusal, settled
+from barnabas.client.produce.open_transaction import OpenTransaction
 from barnabas.client.routes import BROKERS, LEADERS, TRANSACTIONS, ask, ask_singly, serving_brokers
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k22_init_producer_id import InitProducerIdRequest
+from barnabas.wire.messages.k26_end_txn import EndTxnRequest
 from barnabas.wire.messages.k27_write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -24,6 +27,10 @@ from barnabas.wire.messages.k65_describe_transactions import DescribeTransaction
 from barnabas.wire.messages.k66_list_transactions import ListTransactionsRequest
 
 _SHORTEST_TIMEOUT_MS = 1
+_EPOCH_PER_TRANSACTION = 2
+"""The level of the feature transaction.version from which on an end gives the next epoch (KIP-890)."""
+_LAST_WITHOUT = 4
+"""The newest EndTxn that means what it meant before."""
 
 
 class TransactionState(StrEnum):
@@ -104,6 +111,24 @@ class Transactions:
             await ask(self._client, TRANSACTIONS, transactional_ids, DescribeTransactionsRequest, _read_descriptions)
         )
 
+    async def end(self, transaction: OpenTransaction, *, commit: bool) -> None:
+        """Commit or abort what its producer has left open. To do the same once more is no error, until its
+        transactional id is used again."""
+        await alone(self.end_many([transaction], commit=commit))
+
+    async def end_many(self, transactions: Iterable[OpenTransaction], *, commit: bool) -> None:
+        wanted = {transaction.transactional_id: transaction for transaction in transactions}
+        if not wanted:
+            return
+        version = (await Features(self._client).describe()).get("transaction.version")
+        highest = None if version is not None and version.level >= _EPOCH_PER_TRANSACTION else _LAST_WITHOUT
+
+        def request(transactional_id: str) -> EndTxnRequest:
+            left = wanted[transactional_id]
+            return EndTxnRequest(transactional_id, left.producer_id, left.producer_epoch, commit)
+
+        settled(await ask_singly(self._client, TRANSACTIONS, wanted, request, _read_end, highest=highest))
+
     async def abort(self, partition: TopicPartition, start_offset: int) -> None:
         """End a transaction that its coordinator has forgotten, and that keeps read-committed readers waiting.
 
@@ -172,6 +197,11 @@ def _read_markers(response: Any) -> dict[TopicPartition, KafkaError | None]:
         for found in topic.partitions
         for partition in (TopicPartition(topic.name, found.partition_index),)
     }
+
+
+def _read_end(response: Any) -> None:
+    if response.error_code:
+        raise refused(response.error_code, "cannot end the transaction")
 
 
 def _read_fenced(response: Any) -> FencedProducer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.client.errors import refused
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -28,6 +28,14 @@ _LEFT_BEHIND = {
     ErrorCode.FENCED_INSTANCE_ID: "another has taken its member's place",
 }
 """What the group tells a member whose partitions may be others' by now: its transaction must be aborted."""
+
+
+class HasOffsets(Protocol):
+    """What `send_offsets` needs of a consumer."""
+
+    def passed(self) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
+
+    def group_metadata(self) -> GroupMetadata: ...
 
 
 def commit_offsets(

@@ -5,7 +5,8 @@
                                           v         v
                                        FAILED --> ABORTING --ended--> READY, or NEW where another epoch is needed
 
-and from anywhere to UNUSABLE, for good, when the producer is fenced or what it asks for is forbidden.
+from COMMITTING to LEFT_OPEN, for good, when somebody else is to end the transaction, and from anywhere to UNUSABLE, for
+good, when the producer is fenced or what it asks for is forbidden.
 
 There are two ways to write (KIP-890). With transaction.version 1 the coordinator is told of a partition before a record
 goes there, and the producer keeps its epoch until an abort. With version 2 leaders tell the coordinator by themselves,
@@ -20,6 +21,7 @@ from enum import Enum
 
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.produce.identity import ProducerIdentity
+from barnabas.client.produce.open_transaction import OpenTransaction
 from barnabas.client.produce.transaction_errors import (
     NoTransaction,
     OutcomeUnknown,
@@ -48,6 +50,7 @@ class Phase(Enum):
     FAILED = "has a transaction open that can only be aborted"
     COMMITTING = "is committing its transaction"
     ABORTING = "is aborting its transaction"
+    LEFT_OPEN = "has left its transaction open, for somebody else to end"
     UNUSABLE = "cannot go on"
 
 
@@ -173,6 +176,15 @@ class TransactionState:
         """Take no more records; those that were posted may still leave, and fail."""
         self.check_open()
         self.phase = Phase.COMMITTING
+
+    def leave_open(self) -> OpenTransaction | None:
+        """What was delivered is for somebody else to commit; None if nothing was: then there is no transaction."""
+        if not self.has_written:
+            self.ended(None, committed=True)
+            return None
+        assert self.identity is not None
+        self.phase = Phase.LEFT_OPEN
+        return OpenTransaction(self.transactional_id, *self.identity)
 
     def abort(self) -> None:
         self.check_usable()

@@ -16,14 +16,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from barnabas.client.coordinator import Coordinator
 from barnabas.client.errors import CannotReach, NoAnswer, refused
 from barnabas.client.metadata import TopicPartition, by_topic
 from barnabas.client.produce.identity import Identity, ProducerIdentity
+from barnabas.client.produce.open_transaction import OpenTransaction
 from barnabas.client.produce.transaction_errors import NoTransaction, ProducerUnusable, TransactionAborted
-from barnabas.client.produce.transaction_offsets import commit_offsets
+from barnabas.client.produce.transaction_offsets import HasOffsets, commit_offsets
 from barnabas.client.produce.transaction_state import Phase, TransactionState
 from barnabas.client.routes import KeyType
 from barnabas.core import logs
@@ -48,14 +49,6 @@ _REASONS: Mapping[int, str] = {
 }
 
 
-class HasOffsets(Protocol):
-    """What `send_offsets` needs of a consumer."""
-
-    def passed(self) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
-
-    def group_metadata(self) -> GroupMetadata: ...
-
-
 class Transactions(Identity):
     """Who a transactional producer is to leaders, and what it arranges with its coordinator."""
 
@@ -70,7 +63,7 @@ class Transactions(Identity):
         self._sender: Sender | None = None
         self._flush: Callable[[], Awaitable[None]] | None = None
         self._adding: asyncio.Task[None] | None = None
-        self._ending: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[Any] | None = None
         self._beginning = asyncio.Lock()
 
     def attach(self, sender: Sender, flush: Callable[[], Awaitable[None]]) -> None:
@@ -144,21 +137,43 @@ class Transactions(Identity):
         """Give up what was posted, and abort."""
         await self._carry_out(self._abort())
 
-    async def _carry_out(self, end: Any) -> None:
+    async def leave_open(self) -> OpenTransaction | None:
+        """Deliver what was posted, and leave the end to somebody else."""
+        left: OpenTransaction | None = await self._carry_out(self._leave_open())
+        return left
+
+    async def _carry_out(self, end: Any) -> Any:
         """Let a begun end go on when its caller is cancelled: half an end would help nobody."""
         self._ending = asyncio.create_task(end)
         try:
-            await asyncio.shield(self._ending)
+            return await asyncio.shield(self._ending)
         except asyncio.CancelledError:
             self._ending.add_done_callback(self._ended_unseen)
             raise
 
-    def _ended_unseen(self, ending: asyncio.Task[None]) -> None:
+    def _ended_unseen(self, ending: asyncio.Task[Any]) -> None:
         problem = None if ending.cancelled() else ending.exception()
         if problem is not None:
             _log.warning("transaction not committed", transactional_id=self.transactional_id, problem=str(problem))
 
     async def _commit(self) -> None:
+        await self._deliver()
+        if self.state.phase is Phase.COMMITTING:
+            try:
+                await self._tell_end(committed=True)
+            except KafkaError as error:
+                if error.retriable:
+                    self.state.commit_unknown(error)
+        if self.state.phase is not Phase.READY:
+            await self._give_up()
+
+    async def _leave_open(self) -> OpenTransaction | None:
+        await self._deliver()
+        if self.state.phase is not Phase.COMMITTING:
+            await self._give_up()
+        return self.state.leave_open()
+
+    async def _deliver(self) -> None:
         assert self._flush is not None
         if self.state.phase is not Phase.FAILED:  # or else it fell to be aborted before its block has ended
             self.state.commit()
@@ -166,14 +181,9 @@ class Transactions(Identity):
                 await self._flush()
             except KafkaError as error:
                 self.state.record_lost(error)
-        if self.state.phase is Phase.COMMITTING:
-            try:
-                await self._tell_end(committed=True)
-            except KafkaError as error:
-                if error.retriable:
-                    self.state.commit_unknown(error)
-        if self.state.phase is Phase.READY:
-            return
+
+    async def _give_up(self) -> NoReturn:
+        """Abort, and raise why."""
         problem = self.state.problem
         assert problem is not None
         self.state.check_usable()
@@ -348,6 +358,8 @@ class Transaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not self._is_open:
+            return
         self._is_open = False
         if kind is None:
             await self._transactions.commit()
@@ -356,6 +368,17 @@ class Transaction:
         problem = self._transactions.state.problem
         if isinstance(error, KafkaError) and isinstance(problem, ProducerUnusable) and problem is not error:
             raise problem from error
+
+    async def leave_open(self) -> OpenTransaction | None:
+        """Wait until everything posted is acknowledged, and leave the transaction open for somebody else to end.
+
+        `admin.transactions.end` does that, in any process. The producer is done: close it. If nothing was sent, there
+        is no transaction (None).
+        """
+        if not self._is_open:
+            raise NoTransaction("this transaction is not open; it can be left open inside of its block alone")
+        self._is_open = False
+        return await self._transactions.leave_open()
 
     async def send_offsets(
         self,
