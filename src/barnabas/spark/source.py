@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from barnabas.spark.options import parse_batch_options, parse_columns
+from barnabas.spark.options import parse_batch_options, parse_columns, parse_stream_options
 from barnabas.spark.reader import BatchReader
 from barnabas.spark.schema import spark_schema
+from barnabas.spark.stream_reader import StreamReader
 
 
 class BarnabasSource(DataSource):
@@ -22,3 +23,6 @@ class BarnabasSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(parse_batch_options(self.options), tuple(schema.fieldNames()))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return StreamReader(parse_stream_options(self.options), tuple(schema.fieldNames()))
