@@ -1,0 +1,137 @@
+"""A lake's directory on any Hadoop file system, through the JVM that Spark's driver runs.
+
+Everything a lake asks of a file system is in `FileSystem`; the tests have a model of it that crashes between any two
+steps. Paths are relative to the lake, with slashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from barnabas.spark.lake.errors import LakeError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    name: str
+    size: int
+    is_directory: bool
+
+
+class FileSystem(Protocol):
+    """Errors of the file system are LakeErrors that say what was tried, where, and what the file system said."""
+
+    @property
+    def root(self) -> str:
+        """The lake's directory, for messages."""
+
+    def list(self, path: str) -> list[Listed]:
+        """What is in a directory, by name; nothing if it does not exist."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def read(self, path: str) -> bytes: ...
+
+    def write(self, path: str, data: bytes) -> None:
+        """A new file, in a directory that is made if need be. Others may see a part of it."""
+
+    def rename(self, source: str, target: str) -> bool:
+        """In one step, a file or a directory, into a directory that is made if need be. False if the target exists."""
+
+    def delete(self, path: str) -> None:
+        """A file, or a directory with all that is in it; nothing happens if it does not exist."""
+
+
+class HadoopFileSystem:
+    """Whatever Hadoop knows by the scheme of the path: hdfs, file, s3a, abfs, gs."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        jvm: Any = spark._jvm
+        context: Any = spark.sparkContext
+        self._jvm = jvm
+        with _explained("open", root):
+            given = jvm.org.apache.hadoop.fs.Path(root)
+            self._fs = given.getFileSystem(context._jsc.hadoopConfiguration())
+            self._root = self._fs.makeQualified(given)
+        self.root = str(self._root.toString())
+
+    def list(self, path: str) -> list[Listed]:
+        with _explained("list", self.full(path)):
+            where = self._path(path)
+            if not self._fs.exists(where):
+                return []
+            found = [
+                Listed(str(status.getPath().getName()), int(status.getLen()), bool(status.isDirectory()))
+                for status in self._fs.listStatus(where)
+            ]
+        return sorted(found, key=lambda listed: listed.name)
+
+    def exists(self, path: str) -> bool:
+        with _explained("look at", self.full(path)):
+            return bool(self._fs.exists(self._path(path)))
+
+    def read(self, path: str) -> bytes:
+        with _explained("read", self.full(path)):
+            stream = self._fs.open(self._path(path))
+            try:
+                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+            finally:
+                stream.close()
+
+    def write(self, path: str, data: bytes) -> None:
+        with _explained("write", self.full(path)):
+            stream = self._fs.create(self._path(path), True)
+            try:
+                stream.write(data)
+                stream.hsync()
+            finally:
+                stream.close()
+
+    def rename(self, source: str, target: str) -> bool:
+        with _explained(f"rename {self.full(source)} to", self.full(target)):
+            place = self._path(target)
+            if self._fs.exists(place):
+                return False
+            self._fs.mkdirs(place.getParent())
+            if self._fs.rename(self._path(source), place):
+                return True
+            if self._fs.exists(place):
+                return False
+        raise LakeError(f"cannot rename {self.full(source)} to {self.full(target)}: the file system refused")
+
+    def delete(self, path: str) -> None:
+        with _explained("delete", self.full(path)):
+            self._fs.delete(self._path(path), True)
+
+    def full(self, path: str) -> str:
+        """As Spark wants it."""
+        return f"{self.root}/{path}" if path else self.root
+
+    def _path(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._root, path) if path else self._root
+
+
+@contextmanager
+def _explained(action: str, where: str) -> Iterator[None]:
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise LakeError(f"cannot {action} {where}: {java_message(error)}") from error
+
+
+def java_message(error: Any) -> str:
+    """The innermost cause of a Java exception in one line."""
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    lines = str(cause.getMessage() or "").strip().splitlines()
+    kind = cause.getClass().getSimpleName()
+    return f"{kind}: {lines[0]}" if lines else str(kind)

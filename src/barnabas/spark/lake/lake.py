@@ -1,0 +1,120 @@
+"""A lake that is open for writing: its state, and the commits that change it, one after the other.
+
+Owned by one run; its tasks may commit from several threads. If a commit fails the state is read again before anything
+else is done, because only the file system knows whether the entry is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any
+from uuid import uuid4
+
+from barnabas.spark.lake.commit import LatePolicy, Observation, StagedFile, complete_hours, load_entry
+from barnabas.spark.lake.errors import LakeError
+from barnabas.spark.lake.filesystem import FileSystem
+from barnabas.spark.lake.manifest import Entry, State, Table
+from barnabas.spark.lake.manifest_log import CHECKPOINT_EVERY, ManifestLog
+from barnabas.spark.lake.names import STAGING
+from barnabas.spark.lake.publish import clean_staging, publish
+from barnabas.spark.ranges import OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class LakePolicy:
+    table: Table
+    late: LatePolicy = LatePolicy.ACCEPT
+    lateness_ms: int = 0
+
+
+class Lake:
+    def __init__(self, fs: FileSystem, policy: LakePolicy, checkpoint_every: int = CHECKPOINT_EVERY) -> None:
+        self.fs = fs
+        self._policy = policy
+        self._log = ManifestLog(fs, checkpoint_every)
+        self._lock = RLock()
+        self._state: State | None = None
+
+    def open(self) -> None:
+        """Finish what the last run has committed, throw away what it has not, and begin a lake that is not there yet."""
+        with self._lock:
+            state = self.state()
+            clean_staging(self.fs)
+            if state.table is None:
+                self._begin()
+            elif state.table != self._policy.table:
+                raise LakeError(
+                    f"{self.fs.root} holds {_said(state.table)}; it cannot take {_said(self._policy.table)}"
+                )
+
+    def state(self) -> State:
+        with self._lock:
+            if self._state is None:
+                state, entry = self._log.read()
+                if entry is not None:
+                    publish(self.fs, state, entry)
+                self._state = state
+            return self._state
+
+    def new_staging(self, name: str) -> str:
+        """A directory that no other attempt writes to, not even one whose driver is dead."""
+        return f"{STAGING}/{name}-{uuid4().hex}"
+
+    def load(
+        self,
+        staged: Sequence[StagedFile],
+        *,
+        staging: str,
+        ranges: Sequence[OffsetRange],
+        skipped: Sequence[OffsetRange] = (),
+        query: tuple[str, int],
+        schema: Mapping[str, Any],
+        seen: Observation | None,
+    ) -> None:
+        """Commit a batch with its offsets and bring its files to their places."""
+        with self._lock:
+            state = self.state()
+            entry = load_entry(
+                state,
+                staged,
+                staging=staging,
+                ranges=ranges,
+                skipped=skipped,
+                query=query,
+                late=self._policy.late,
+                schema=schema,
+            )
+            self.commit(self._with_hours(state, entry, seen))
+
+    def complete_hours(self, seen: Observation) -> None:
+        """Mark hours that are complete because time has passed, without new rows."""
+        with self._lock:
+            state = self.state()
+            entry = self._with_hours(state, Entry(state.version + 1, "hours"), seen)
+            if entry.complete_until is not None:
+                self.commit(entry)
+
+    def commit(self, entry: Entry) -> None:
+        with self._lock:
+            state, self._state = self.state(), None
+            after = self._log.append(state, entry)
+            publish(self.fs, after, entry)
+            self._state = after
+
+    def _with_hours(self, state: State, entry: Entry, seen: Observation | None) -> Entry:
+        return entry if seen is None else complete_hours(state, entry, seen, self._policy.lateness_ms)
+
+    def _begin(self) -> None:
+        others = [listed.name for listed in self.fs.list("") if not listed.name.startswith(("_", "."))]
+        if others:
+            raise LakeError(
+                f"{self.fs.root} has no manifest, but holds {others[0]}; a lake begins in an empty directory, "
+                "and one whose manifest was removed must get it back from a copy"
+            )
+        self.commit(Entry(1, "create", table=self._policy.table))
+
+
+def _said(table: Table) -> str:
+    return f"{table.format} by {table.time_column} in {table.date_name}=/{table.hour_name}="

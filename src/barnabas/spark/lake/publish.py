@@ -1,0 +1,81 @@
+"""What is done on the file system after a commit: files to their places, markers into hours that are complete.
+
+Every step may be done again, so the next run finishes what a crash has left; the staging directory of an entry is
+deleted last, and tells by that whether anything is left to do. The next version is committed only after that.
+"""
+
+from __future__ import annotations
+
+import json
+
+from barnabas.spark.lake.errors import ManifestDamaged
+from barnabas.spark.lake.filesystem import FileSystem
+from barnabas.spark.lake.hours import HourDirectories, hour_text
+from barnabas.spark.lake.manifest import DataFile, Entry, Move, State, Swap
+from barnabas.spark.lake.names import MARKER, STAGING
+
+
+def publish(fs: FileSystem, state: State, entry: Entry) -> None:
+    """Do what an entry asks for; `state` is the one after it."""
+    if entry.staging is not None and not fs.exists(entry.staging):
+        return
+    directories = directories_of(state)
+    changed = {file.hour for file in entry.add if not file.is_late}
+    for hour in changed.intersection(entry.marks):
+        fs.delete(f"{directories.of(hour)}/{MARKER}")
+    for move in entry.moves:
+        _move(fs, move)
+    if entry.swap is not None:
+        _swap(fs, entry.swap)
+    for hour in entry.marks:
+        _mark(fs, directories.of(hour), marker(hour, state.version, state.files_of(hour)))
+    if entry.staging is not None:
+        fs.delete(entry.staging)
+
+
+def clean_staging(fs: FileSystem) -> None:
+    """Throw away what was never committed; all that was is published by now."""
+    for listed in fs.list(STAGING):
+        fs.delete(f"{STAGING}/{listed.name}")
+
+
+def directories_of(state: State) -> HourDirectories:
+    return HourDirectories(state.table.date_name, state.table.hour_name) if state.table else HourDirectories()
+
+
+def marker(hour: int, version: int, files: list[DataFile]) -> bytes:
+    """What the marker of an hour says: how much belongs to it, and since which version."""
+    said = {"hour": hour_text(hour), "rows": sum(file.rows for file in files), "files": len(files), "version": version}
+    return json.dumps(said).encode() + b"\n"
+
+
+def _move(fs: FileSystem, move: Move) -> None:
+    if not fs.exists(move.source):
+        if not fs.exists(move.target):
+            raise ManifestDamaged(
+                f"{fs.root}/{move.target} is in the manifest, and is neither there nor in {STAGING}; "
+                "put it back, or restore the lake from a copy"
+            )
+        return
+    if not fs.rename(move.source, move.target):
+        # Of the same offsets, and in no manifest: a version that was removed had brought it.
+        fs.delete(move.target)
+        fs.rename(move.source, move.target)
+
+
+def _swap(fs: FileSystem, swap: Swap) -> None:
+    """Two renames with nothing in between: for that moment the directory is not there, but never half there."""
+    if not fs.exists(swap.new):
+        return
+    if not fs.exists(swap.old):
+        fs.rename(swap.place, swap.old)
+    if not fs.rename(swap.new, swap.place):
+        raise ManifestDamaged(f"{fs.root}/{swap.place} was written by somebody else while it was compacted")
+
+
+def _mark(fs: FileSystem, directory: str, content: bytes) -> None:
+    written = f"{STAGING}/marker"
+    fs.write(written, content)
+    if not fs.rename(written, f"{directory}/{MARKER}"):
+        fs.delete(f"{directory}/{MARKER}")
+        fs.rename(written, f"{directory}/{MARKER}")

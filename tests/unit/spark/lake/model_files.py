@@ -1,0 +1,72 @@
+"""A file system in memory that can stop working before, or in the middle of, any step that changes it."""
+
+from __future__ import annotations
+
+from barnabas.spark.lake.errors import LakeError
+from barnabas.spark.lake.filesystem import Listed
+
+
+class Crash(BaseException):
+    """The driver is gone; nothing below may catch it."""
+
+
+class ModelFiles:
+    """Renames are atomic, writes and the deletion of a directory are not: each leaves a half when the crash is in it."""
+
+    def __init__(self, root: str = "model:/lake") -> None:
+        self.root = root
+        self.files: dict[str, bytes] = {}
+        self.steps = 0
+        self.crash_at: int | None = None
+        self.failure: LakeError | None = None
+        """What is raised instead of a crash, as by a disk that is full or read-only."""
+
+    def list(self, path: str) -> list[Listed]:
+        prefix = f"{path}/" if path else ""
+        found: dict[str, Listed] = {}
+        for name, data in self.files.items():
+            if name.startswith(prefix):
+                first, *rest = name[len(prefix) :].split("/")
+                found[first] = Listed(first, 0 if rest else len(data), bool(rest))
+        return sorted(found.values(), key=lambda listed: listed.name)
+
+    def exists(self, path: str) -> bool:
+        return any(name == path or name.startswith(f"{path}/") for name in self.files)
+
+    def read(self, path: str) -> bytes:
+        return self.files[path]
+
+    def write(self, path: str, data: bytes) -> None:
+        self._step()
+        self.files[path] = data[: len(data) // 2]
+        self._step()
+        self.files[path] = data
+
+    def rename(self, source: str, target: str) -> bool:
+        self._step()
+        if self.exists(target):
+            return False
+        assert self.exists(source), source
+        for name in [name for name in self.files if name == source or name.startswith(f"{source}/")]:
+            self.files[target + name[len(source) :]] = self.files.pop(name)
+        return True
+
+    def delete(self, path: str) -> None:
+        for name in [name for name in self.files if name == path or name.startswith(f"{path}/")]:
+            self._step()
+            del self.files[name]
+
+    def visible(self) -> dict[str, bytes]:
+        """What a reader of plain directories reads."""
+        return {
+            name: data
+            for name, data in self.files.items()
+            if not any(part.startswith(("_", ".")) for part in name.split("/"))
+        }
+
+    def _step(self) -> None:
+        self.steps += 1
+        if self.crash_at is not None and self.steps >= self.crash_at:
+            if self.failure is not None:
+                raise self.failure
+            raise Crash
