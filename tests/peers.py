@@ -18,6 +18,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 import uuid
@@ -351,7 +352,8 @@ class MariaDbServer(Server):
     """MariaDB on a data directory of its own, with an empty database `shop`; root needs no password."""
 
     def __init__(self, directory: Path):
-        install, server = _database_program("mariadb-install-db"), _database_program("mariadbd")
+        packages, path = "mariadb-server-core and mariadb-client-core", f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
+        install, server = (_database_program(name, packages, path) for name in ("mariadb-install-db", "mariadbd"))
         port = free_port()
         self.url = f"mysql://root@{HOST}:{port}/shop"
         directory.mkdir(parents=True, exist_ok=True)
@@ -363,6 +365,38 @@ class MariaDbServer(Server):
         command = [server, *common, f"--socket={directory / 'socket'}", f"--port={port}", f"--bind-address={HOST}"]
         super().__init__([*command, f"--init-file={directory / 'init.sql'}"], log, log)
         self.wait_until(lambda: b"ready for connections" in log.read_bytes(), timeout=60)
+
+
+class PostgresServer(Server):
+    """PostgreSQL on a data directory of its own, with a database `shop`; it runs as its own user where this is root."""
+
+    def __init__(self) -> None:
+        programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+        path = os.pathsep.join([os.environ["PATH"], *map(str, programs)])
+        install, server = (_database_program(name, "postgresql", path) for name in ("initdb", "postgres"))
+        port = free_port()
+        self.url = f"postgresql://postgres@{HOST}:{port}/shop"
+        # Not among pytest's directories, which no other user may enter.
+        self._directory = Path(tempfile.mkdtemp(prefix="barnabas-postgres-"))
+        data, log = self._directory / "data", self._directory / "postgres.log"
+        become: list[str] = []
+        if os.getuid() == 0:
+            shutil.chown(self._directory, "postgres", "postgres")
+            become = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        prepare = [*become, install, "--auth=trust", "--username=postgres", "--no-sync", f"--pgdata={data}"]
+        subprocess.run(prepare, check=True, timeout=60, stdout=subprocess.DEVNULL)
+        create = [*become, server, "--single", "-D", str(data), "postgres"]
+        subprocess.run(create, input=b"CREATE DATABASE shop;\n", check=True, timeout=60, capture_output=True)
+        options = ("-p", str(port), "-h", HOST, "-k", str(self._directory))
+        super().__init__([*become, server, "-D", str(data), *options], log, log)
+        self.wait_until(lambda: b"ready to accept connections" in log.read_bytes(), timeout=60)
+
+    def stop(self, timeout: float = 20) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)  # "fast": it does not wait until clients leave
+        code = super().stop(timeout)
+        shutil.rmtree(self._directory, ignore_errors=True)
+        return code
 
 
 class HdfsServer:
@@ -442,10 +476,8 @@ def _hadoop_configuration(settings: Mapping[str, str]) -> str:
     return f"<configuration>{''.join(pairs)}</configuration>"
 
 
-def _database_program(name: str) -> str:
-    places = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
-    packages = "mariadb-server-core and mariadb-client-core"
-    return shutil.which(name, path=places) or _absent(f"{name} is missing: run `make peers` or install {packages}")
+def _database_program(name: str, packages: str, path: str) -> str:
+    return shutil.which(name, path=path) or _absent(f"{name} is missing: run `make peers` or install {packages}")
 
 
 _READY_LINE = re.compile(r"^.*\bready\b.*?([\w.\[\]:]+:\d+).*\n", re.MULTILINE)

@@ -1,0 +1,1 @@
+"""Tables of a database as a pipeline's sink: rows are staged by tasks, and merged with their offsets by the driver."""
