@@ -94,6 +94,18 @@ class Client:
             self.metadata.forget(list(self.metadata.cluster.topics))
             raise
 
+    def call(
+        self, broker: BrokerInfo, message: Any, then: Callable[[Any], None], *, highest: int | None = None
+    ) -> asyncio.Future[Any]:
+        """As `ask`, for who wants to be called back with the response, or the error."""
+
+        def told(outcome: Any) -> None:
+            if isinstance(outcome, CannotReach):
+                self.metadata.forget(list(self.metadata.cluster.topics))
+            then(outcome)
+
+        return self.connections.call(broker.address, message, told, broker=f"broker {broker.node_id}", highest=highest)
+
     async def send(self, broker: BrokerInfo, message: Any) -> None:
         """Send to one broker what is never answered."""
         await self.connections.send(broker.address, message, broker=f"broker {broker.node_id}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.client.errors import CannotReach, NoAnswer
@@ -73,12 +74,52 @@ class Connections:
                 return await channel.request(message, highest=highest)
         except TimeoutError:
             channel.close()  # what it may still answer belongs to nobody
-            name = type(message).__name__.removesuffix("Request")
-            raise NoAnswer(f"{broker} at {address}", name, timeout_ms) from None
-        except ChannelClosed as error:
-            raise CannotReach(f"{broker} at {address}", error) from error
-        except UnsupportedByPeer as error:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from error
+            raise _no_answer(message, address, broker, timeout_ms) from None
+        except (ChannelClosed, UnsupportedByPeer) as error:
+            raise _explained(error, address, broker) from error
+
+    def call(
+        self,
+        address: Address,
+        message: Any,
+        then: Callable[[Any], None],
+        *,
+        broker: str = "broker",
+        highest: int | None = None,
+    ) -> asyncio.Future[Any]:
+        """As `request`, but `then` gets the response or the error, and no task is needed while the connection is open.
+
+        A call whose future is cancelled does not come back.
+        """
+        channel = self._channels.get(address)
+        timer: asyncio.TimerHandle | None = None
+        if channel is None or channel.closed:
+            future: asyncio.Future[Any] = asyncio.ensure_future(
+                self.request(address, message, broker=broker, highest=highest)
+            )
+        else:
+            loop = asyncio.get_running_loop()
+            try:
+                future = channel.begin(message, highest=highest)
+            except (ChannelClosed, UnsupportedByPeer) as error:
+                future = loop.create_future()
+                future.set_exception(error)
+            timer = loop.call_later(self._request_timeout_ms / 1000, self._give_up, channel, future, message, broker)
+
+        def ended(future: asyncio.Future[Any]) -> None:
+            if timer is not None:
+                timer.cancel()
+            if not future.cancelled():
+                error = future.exception()
+                then(future.result() if error is None else _explained(error, address, broker))
+
+        future.add_done_callback(ended)
+        return future
+
+    def _give_up(self, channel: Channel, future: asyncio.Future[Any], message: Any, broker: str) -> None:
+        if not future.done():
+            future.set_exception(_no_answer(message, channel.address, broker, self._request_timeout_ms))
+            channel.close()  # what it may still answer belongs to nobody
 
     async def send(self, address: Address, message: Any, *, broker: str = "broker") -> None:
         """Send a message that is never answered."""
@@ -133,3 +174,16 @@ class Connections:
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
+
+
+def _no_answer(message: Any, address: Address | str, broker: str, timeout_ms: int) -> NoAnswer:
+    return NoAnswer(f"{broker} at {address}", type(message).__name__.removesuffix("Request"), timeout_ms)
+
+
+def _explained(error: BaseException, address: Address, broker: str) -> BaseException:
+    """What went wrong on a connection, in words for who has asked."""
+    if isinstance(error, ChannelClosed):
+        return CannotReach(f"{broker} at {address}", error)
+    if isinstance(error, UnsupportedByPeer):
+        return KafkaError(ErrorCode.UNSUPPORTED_VERSION, str(error))
+    return error

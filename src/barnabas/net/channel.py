@@ -104,9 +104,11 @@ class Channel:
 
     async def request(self, message: Any, version: int | None = None, *, highest: int | None = None) -> Any:
         """Send a request and wait for its response. Without `version` it is the newest that both ends speak."""
-        if version is None:
-            version = self.version_for(_api_of(message), highest)
-        return await self._call(message, version)
+        return await self._call(message, self.version_for(_api_of(message), highest) if version is None else version)
+
+    def begin(self, message: Any, *, highest: int | None = None) -> asyncio.Future[Any]:
+        """Send a request in the newest version that both ends speak; its response will be in the future."""
+        return self._begin(message, self.version_for(_api_of(message), highest))
 
     async def send(self, message: Any, version: int | None = None) -> None:
         """Send a request that gets no response (Produce with acks=0)."""
@@ -116,16 +118,15 @@ class Channel:
         self._check_open()
 
     async def _call(self, message: Any, version: int) -> Any:
+        return await self._begin(message, version)
+
+    def _begin(self, message: Any, version: int) -> asyncio.Future[Any]:
         wanted = _api_of(message)
         parts = self._encode(wanted, message, version)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        correlation_id = self._correlation_id
-        self._waiting[correlation_id] = (wanted, version, future)
-        try:
-            self._write(parts)
-            return await future
-        finally:
-            self._waiting.pop(correlation_id, None)
+        self._waiting[self._correlation_id] = (wanted, version, future)
+        self._write(parts)
+        return future
 
     def _encode(self, wanted: Api, message: Any, version: int) -> list[Any]:
         self._check_open()
@@ -202,16 +203,17 @@ class Channel:
         if len(frame) < 6:
             raise DecodeError(f"a reply of {len(frame)} bytes")
         correlation_id = _LENGTH.unpack_from(frame)[0]
-        waiting = self._waiting.get(correlation_id)  # its caller takes it away, also after a reply that makes no sense
+        waiting = self._waiting.get(correlation_id)
         if waiting is None:
-            return  # its caller was cancelled
+            return
         called, version, future = waiting
         # A broker that does not know our ApiVersions version answers in version 0 (KIP-511).
         if called.key == _API_VERSIONS and _ERROR.unpack_from(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION:
             version = 0
         _, position = decode_response_header(called.key, version, frame)
         response, _ = codec(called.response, version).decode(frame, position)
-        if not future.done():
+        del self._waiting[correlation_id]  # not before: a reply that makes no sense is its caller's error, too
+        if not future.done():  # it may have been cancelled
             future.set_result(response)
 
     def _fail(self, error: Exception) -> None:

@@ -85,6 +85,15 @@ class ScriptedCluster:
                 return await self._produce(address, message)
         raise AssertionError(message)
 
+    def call(self, address: Address, message: Any, then: Callable[[Any], None], **_: Any) -> asyncio.Future[Any]:
+        def ended(future: asyncio.Future[Any]) -> None:
+            if not future.cancelled():
+                then(future.exception() or future.result())
+
+        future = asyncio.ensure_future(self.request(address, message))
+        future.add_done_callback(ended)
+        return future
+
     async def send(self, address: Address, message: Any, **_: Any) -> None:
         await self.request(address, message)
 

@@ -3,7 +3,7 @@
 There is no task per record or per partition. One plain function, the round, looks at all queues that hold something:
 it gives up what is too old, and sends what is ready, the batches of several partitions of one leader in one request. A
 round follows whatever may have changed the picture: a new or a full batch, an answer, the metadata of a topic, a time
-that has come. A request in flight is a task, and so is a look for a topic or for the producer's identity.
+that has come. An answer comes by a call; only a look for a topic or for the producer's identity is a task.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -29,6 +30,7 @@ from barnabas.client.produce.producer_topics import ParkedRecord, ProducerTopic
 from barnabas.core import logs
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.compression import Compression
+from barnabas.wire.messages.k00_produce import ProduceRequest
 
 _log = logs.get_logger(__name__)
 ACKS_NONE = 0
@@ -83,7 +85,7 @@ class Sender:
         self._memory = memory
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[int, Lane] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Future[Any]] = set()
         self._lookups = Lookups(client, identity, self._start, self.wake)
         self._is_round_due = False
         self._timer: asyncio.TimerHandle | None = None
@@ -139,7 +141,7 @@ class Sender:
         """Give up everything, what is in flight when it is answered; whoever does this tells of it."""
         self.abandon_waiting(error)
         while any(queue.in_flight for queue in self.active):
-            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
             self.abandon_waiting(error)
         self.fates.failures.clear()
 
@@ -148,7 +150,7 @@ class Sender:
         self._is_round_due = True  # no further round is scheduled
         if self._timer is not None:
             self._timer.cancel()
-        tasks = list(self._tasks)
+        tasks = list(self._under_way)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -245,7 +247,7 @@ class Sender:
             if batches:
                 lane.in_flight += 1
                 self.requests_sent += 1
-                self._start(self._exchange(lane, self._client.metadata.cluster.brokers[leader_id], batches))
+                self._exchange(lane, self._client.metadata.cluster.brokers[leader_id], batches)
 
     # what has a time
 
@@ -311,40 +313,71 @@ class Sender:
     # requests and answers
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._keep(self._loop.create_task(work))
 
-    async def _exchange(self, lane: Lane, leader: BrokerInfo, sent: list[Sent]) -> None:
-        """Send one request, and hand every batch its answer."""
+    def _keep(self, future: asyncio.Future[Any]) -> None:
+        """Nothing may be left of it when the sender is closed."""
+        self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
+
+    def _exchange(self, lane: Lane, leader: BrokerInfo, sent: list[Sent]) -> None:
+        """Send one request; every batch gets its answer when that has come."""
         client, rules, identity = self._client, self.rules, self.identity
         try:
             request = produce_request(
                 sent, client.metadata.cluster.topics, rules.acks, rules.request_timeout_ms, identity.transactional_id
             )
-            if rules.acks == ACKS_NONE:
-                await client.send(leader, request)
-                for queue, batch in sent:
-                    self.fates.appended(queue, batch, Appended())
-            else:
-                response = await client.ask(leader, request, highest=identity.highest_produce_version)
-                if response.throttle_time_ms:
-                    lane.muted_until = client.clock.monotonic() + response.throttle_time_ms / 1000
-                for (queue, batch), outcome in answers(request, response, sent):
-                    if isinstance(outcome, Appended):
-                        self.fates.appended(queue, batch, outcome)
-                    else:
-                        self.fates.refused(queue, batch, outcome)
-            lane.is_proven = True
         except KafkaError as error:
-            lane.is_proven = False
-            self._fail_attempt(sent, error)
+            self._start(self._send_unanswered(lane, leader, sent, error))
+            return
+        if rules.acks == ACKS_NONE:
+            self._start(self._send_unanswered(lane, leader, sent, request))
+        else:
+            told = partial(self._answered, lane, request, sent)
+            self._keep(client.call(leader, request, told, highest=identity.highest_produce_version))
+
+    async def _send_unanswered(
+        self, lane: Lane, leader: BrokerInfo, sent: list[Sent], request: ProduceRequest | KafkaError
+    ) -> None:
+        """Send what gets no answer, or tell why it could not even be written."""
+        try:
+            if isinstance(request, KafkaError):
+                raise request
+            await self._client.send(leader, request)
+        except KafkaError as error:
+            self._answered(lane, None, sent, error)
+        else:
+            self._answered(lane, None, sent, None)
+
+    def _answered(self, lane: Lane, request: ProduceRequest | None, sent: list[Sent], answer: Any) -> None:
+        """Hand every batch what a request has come to: a response, nothing where none was asked for, or an error."""
+        lane.in_flight -= 1
+        try:
+            lane.is_proven = not isinstance(answer, BaseException)
+            if isinstance(answer, KafkaError):
+                self._fail_attempt(sent, answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                self._succeeded(lane, request, sent, answer)
         except Exception as error:  # a bug, here or in the broker: nobody may wait for ever
             _log.exception("a produce request failed in an unforeseen way")
             self._fail_attempt(sent, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"cannot produce: {error!r}"))
-        finally:
-            lane.in_flight -= 1
+        if self._memory.waiting or any(queue.waiting for queue in self.active):
             self.wake()
+
+    def _succeeded(self, lane: Lane, request: ProduceRequest | None, sent: list[Sent], response: Any) -> None:
+        if request is None:
+            for queue, batch in sent:
+                self.fates.appended(queue, batch, Appended())
+            return
+        if response.throttle_time_ms:
+            lane.muted_until = self._client.clock.monotonic() + response.throttle_time_ms / 1000
+        for (queue, batch), outcome in answers(request, response, sent):
+            if isinstance(outcome, Appended):
+                self.fates.appended(queue, batch, outcome)
+            else:
+                self.fates.refused(queue, batch, outcome)
 
     def _fail_attempt(self, sent: list[Sent], error: KafkaError) -> None:
         for queue, batch in sent:
