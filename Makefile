@@ -11,16 +11,19 @@ RELEASE := .release
 .DEFAULT_GOAL := help
 # A half-made .venv is made again.
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check fmt wheel bench peers clean
+.PHONY: help setup java run demo test check fmt wheel bench soak peers clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
 	@echo "  ARGS passes on: make run ARGS='--port 9093', make test ARGS='-k kcat', make bench ARGS=--quick"
 
-setup: $(VENV)/.dev $(VENV)/.codec ## Make .venv with everything that tests, checks and benchmarks need
+setup: $(VENV)/.dev $(VENV)/.codec java ## Make .venv with everything that tests, checks and benchmarks need
 
 run: $(VENV)/.base ## Run a broker on 127.0.0.1:9092 (sets up only what the broker needs)
 	@exec $(BIN)/barnabas up $(ARGS)
+
+demo: $(VENV)/.spark java ## Clicks and orders through three brokers and Spark into tables, in two minutes
+	@exec $(BIN)/python -m examples.demo $(ARGS)
 
 test: setup peers ## Run all tests, some side by side (with ARGS: those that they name, one after the other)
 	$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests.side_by_side)
@@ -43,7 +46,17 @@ bench: setup peers $(RELEASE)/.installed ## Measure a release against Apache Kaf
 	$(BIN)/python -m benchmarks.coordination $(ARGS)
 	$(BIN)/python -m benchmarks.cluster $(ARGS)
 	$(BIN)/python -m benchmarks.client $(ARGS)
+	$(BIN)/python -m benchmarks.spark $(ARGS)
 	$(BIN)/python -m benchmarks.compaction
+
+soak: setup peers ## Kill drivers, workers and brokers under Spark, thirty times for each kind of sink (an hour or more)
+	$(BIN)/python -m tests.spark.soak $(ARGS)
+
+# Spark's. What is not there and cannot be installed is told by whatever needs it.
+java:
+	@command -v java >/dev/null || ! command -v apt-get >/dev/null || { [ "$$(id -u)" != 0 ] && [ -z "$(SUDO)" ]; } || { \
+	  echo "installing Java" && $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive \
+	  apt-get install -qq -y --no-install-recommends openjdk-17-jre-headless >/dev/null; } || echo "Java could not be installed"
 
 peers: ## Install the programs that the tests measure against (Kafka, kcat, KafkaJS, ...), where that is allowed
 	@tests/install-peers
@@ -66,11 +79,16 @@ $(VENV)/.base: $(DECLARED) | $(BIN)/python
 	@$(PIP) install --editable .
 	@touch $@
 
+$(VENV)/.spark: $(DECLARED) | $(BIN)/python
+	@echo "installing barnabas with PySpark"
+	@$(PIP) install --editable '.[spark]'
+	@touch $(VENV)/.base $@
+
 # Development demands the compiled codec, and builds it again when its source changes.
 $(VENV)/.dev: $(DECLARED) | $(BIN)/python
 	@echo "installing barnabas and what its tests need"
 	@BARNABAS_REQUIRE_COMPILED=1 $(PIP) install --editable . --group dev
-	@touch $(VENV)/.base $(VENV)/.codec $@
+	@touch $(VENV)/.base $(VENV)/.spark $(VENV)/.codec $@
 
 $(VENV)/.codec: $(CODEC) | $(VENV)/.dev
 	@echo "compiling the record codec"

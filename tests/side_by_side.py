@@ -17,7 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-WAITING = (("clients", "storage_oracles"), ("cli", "cluster", "interop", "testing", "zookeeper"))
+WAITING = (("clients", "spark", "storage_oracles"), ("cli", "cluster", "interop", "testing", "zookeeper"))
 """Directories whose tests wait for other programs, by the process that runs them. One more runs the rest."""
 _RULE = re.compile(r"=+ .+ =+$")
 _COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?)")
