@@ -77,7 +77,9 @@ def lag(broker: Broker, group: str, topic: str, partitions: int) -> int:
     ends = admin.list_offsets({each: confluent_kafka.admin.OffsetSpec.latest() for each in wanted})
     if any(each.offset < 0 for each in committed):
         return -1
-    return sum(int(ends[each].result(TIMEOUT_S).offset) for each in wanted) - sum(each.offset for each in committed)
+    return sum(int(ends[each].result(TIMEOUT_S).offset) for each in wanted) - sum(
+        int(each.offset) for each in committed
+    )
 
 
 def test_a_stream_reads_each_record_once_and_its_lag_reaches_zero_on_a_quiet_topic(
