@@ -366,6 +366,33 @@ def test_a_name_that_is_added_to_the_subscription_must_be_that_of_a_topic(
         reading.plan()
 
 
+def test_a_partition_that_is_added_to_the_assignment_must_be_there(
+    stream: Callable[..., Stream], spark_topic: NewTopic
+) -> None:
+    topic = spark_topic()
+    before = stream(assign=f'{{"{topic}": [0]}}').place
+    reading = stream(assign=f'{{"{topic}": [0, 7]}}')
+    reading.place = before
+
+    with pytest.raises(KafkaError, match=f"partition {topic}-7 does not exist"):
+        reading.plan()
+
+
+def test_a_batch_that_was_planned_by_a_driver_that_died_is_planned_again_alike(
+    stream: Callable[..., Stream], spark_topic: NewTopic, spark_producer: Producer, admin: Admin
+) -> None:
+    topic = spark_topic(partitions=2)
+    send(spark_producer, topic, 5)
+    before = stream(subscribe=topic)
+    start, end = before.place, before.latest()
+    send(spark_producer, topic, 5)
+    admin.partitions.create(topic, 3)
+
+    found = stream(subscribe=topic).reader.partitions(start, end)
+
+    assert [each.value for each in found] == [OffsetRange(topic, 0, 0, 5)]
+
+
 def test_a_log_that_was_cut_off_is_told_by_its_leader_epoch_and_read_from_there(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

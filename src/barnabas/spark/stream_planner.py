@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import uuid_text
 from barnabas.spark.admission import Patience, within
 from barnabas.spark.cluster import find_partitions
@@ -41,6 +40,7 @@ class StreamPlanner:
         self._patience = Patience(options.min_offsets_per_trigger, options.max_trigger_delay_ms, client.clock.monotonic)
         self._commits: GroupCommits | None = None
         self._told: set[Loss] = set()
+        """Of partitions that are not there: they are missed again and again."""
         self._target: Sight | None = None
         self.latest_ends: Mapping[TopicPartition, int] | None = None
         """Where the partitions ended when they were last looked at."""
@@ -93,27 +93,21 @@ class StreamPlanner:
 
     async def _all_there_is(self, start: Place, sight: Sight) -> Place:
         """The end of a batch without limits."""
-        self._check_new_names(start, sight)
+        self._lookout.check(sight, start.offsets)
         fates = {each: self._fate(each, start, sight) for each in start.offsets.keys() - sight.ends.keys()}
-        self._report([Loss(each, cause, start.offsets[each]) for each, cause in fates.items() if cause is not None])
+        losses = {Loss(each, cause, start.offsets[each]) for each, cause in fates.items() if cause is not None}
+        self._report(sorted(losses - self._told, key=lambda loss: loss.partition))
+        self._told = losses
         # A topic that is gone keeps its place: if it comes back it is known to be another one.
-        kept = {each for each, cause in fates.items() if cause in (None, Cause.DELETED)} | await self._unmoved(
-            start, sight
-        )
+        waiting = {each for each, cause in fates.items() if cause in (None, Cause.DELETED)}
+        kept = waiting | await self._unmoved(start, sight)
+        kept_ids = {each.topic: start.topic_ids[each.topic] for each in kept if each.topic in start.topic_ids}
         return Place(
             {**sight.ends, **{each: start.offsets[each] for each in kept}},
             {**sight.epochs, **{each: start.epoch(each) for each in kept}},
-            {
-                **{each.topic: start.topic_ids[each.topic] for each in kept if each.topic in start.topic_ids},
-                **sight.topic_ids,
-            },
+            {**kept_ids, **sight.topic_ids},
             self._group(start).group,
         )
-
-    def _check_new_names(self, start: Place, sight: Sight) -> None:
-        absent = self._lookout.names - sight.topic_ids.keys() - {each.topic for each in start.offsets}
-        if absent:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {min(absent)!r} does not exist")
 
     def _fate(self, partition: TopicPartition, start: Place, sight: Sight) -> Cause | None:
         """Why a partition is not there that was; None where that may pass."""
@@ -156,10 +150,8 @@ class StreamPlanner:
             self._commits = GroupCommits(self._client, known or f"{self._options.group_prefix}-{uuid.uuid4()}")
         return self._commits
 
-    def _report(self, losses: Iterable[Loss]) -> None:
-        new = [loss for loss in losses if loss not in self._told]
-        if new and self._options.fail_on_data_loss:
-            raise DataLost(new)
-        for loss in new:
+    def _report(self, losses: Collection[Loss]) -> None:
+        if losses and self._options.fail_on_data_loss:
+            raise DataLost(losses)
+        for loss in losses:
             log.warning("data was lost, and failOnDataLoss is false: %s", loss)
-        self._told.update(new)

@@ -68,6 +68,15 @@ class Lookout:
             {partition: self._client.metadata.leader_epoch(partition) for partition in ends},
         )
 
+    def check(self, sight: Sight, known: Collection[TopicPartition]) -> None:
+        """What was asked for by name, and was never there, is a mistake."""
+        topics = self.names - sight.topic_ids.keys() - {each.topic for each in known}
+        for topic in sorted(topics):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} does not exist")
+        assigned = self._topics.partitions if isinstance(self._topics, Assign) else ()
+        for partition in sorted(set(assigned) - sight.ends.keys() - set(known)):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition} does not exist")
+
     async def _patient(self, known: Collection[TopicPartition]) -> list[TopicInfo]:
         clock = self._client.clock
         deadline = clock.monotonic() + _GONE_S
