@@ -166,6 +166,15 @@ class Transform:
             )
 
 
+class Emit(StrEnum):
+    """Of windows and other groups that grow: when their rows reach a sink."""
+
+    FINAL = "final"
+    """Once, when the watermark has passed."""
+    CHANGES = "changes"
+    """After each batch that changed them, for sinks that replace rows by a key."""
+
+
 @dataclass(frozen=True, slots=True)
 class SinkHead:
     """The keys that sinks of every kind have."""
@@ -173,6 +182,7 @@ class SinkHead:
     name: str
     kind: str
     from_: str
+    emit: Emit = Emit.FINAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +214,7 @@ class Pipeline:
     trigger: str = "10 seconds"
     """Of micro-batches: the time from the start of one to the start of the next."""
     max_records_per_batch: int | None = None
+    max_records_per_task: int = 1_000_000
     state: str | None = None
     """A directory for the lock, the plans, the progress and Spark's checkpoint; by default beside the file."""
     checkpoint: str | None = None
@@ -218,8 +229,9 @@ class Pipeline:
         for key in ("sources", "sinks"):
             if not getattr(self, key):
                 raise Misfit(f"a pipeline needs at least one of {key}", key)
-        if self.max_records_per_batch is not None and self.max_records_per_batch < 1:
-            raise Misfit("max_records_per_batch is below 1", "max_records_per_batch")
+        for key in ("max_records_per_batch", "max_records_per_task"):
+            if (getattr(self, key) or 1) < 1:
+                raise Misfit(f"{key} is below 1", key)
         parse_duration_ms(self.trigger, "trigger")
         self._check_views()
         self._check_sinks()
@@ -250,29 +262,27 @@ class Pipeline:
         return [*self.sources, *self.transforms]
 
     @property
-    def is_stateful(self) -> bool:
-        """Whether Spark has to keep state between batches: a watermark says so, except for one load."""
-        marked = any(view.watermark is not None for view in self.views)
-        return marked and self.mode is not Mode.BATCH
-
-    @property
     def trigger_ms(self) -> int:
         return parse_duration_ms(self.trigger, "trigger")
 
-    def sources_behind(self, view: str) -> list[Source]:
-        """The sources that a view may read. SQL counts as reading every view whose name it holds."""
-        transforms = {transform.name: transform for transform in self.transforms}
-        sources = {source.name: source for source in self.sources}
-        wanted, found = [view], set()
+    def views_behind(self, view: str) -> list[Source | Transform]:
+        """A view and all that it may read. SQL counts as reading every view whose name it holds."""
+        left = {each.name: each for each in self.views}
+        wanted, found = [view], []
         while wanted:
-            name = wanted.pop()
-            if name in sources:
-                found.add(name)
-            elif name in transforms:
-                transform = transforms.pop(name)
-                words = _NAME.findall(transform.sql) if transform.sql is not None else [transform.from_]
-                wanted += [word for word in words if word in sources or word in transforms]
-        return [source for source in self.sources if source.name in found]
+            behind = left.pop(wanted.pop(), None)
+            if behind is None:
+                continue
+            found.append(behind)
+            if isinstance(behind, Transform):
+                wanted += [behind.from_] if behind.from_ is not None else _NAME.findall(behind.sql or "")
+        return found
+
+    def sources_behind(self, view: str) -> list[Source]:
+        return [behind for behind in self.views_behind(view) if isinstance(behind, Source)]
+
+    def has_watermark(self, view: str) -> bool:
+        return any(behind.watermark is not None for behind in self.views_behind(view))
 
 
 def check_view_name(name: str) -> None:

@@ -1,0 +1,213 @@
+"""What the commands on pipelines share: the file, its state, who shows progress, and how errors are told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+
+from barnabas.cli.output import fail
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas.spark.pipeline.definition import Pipeline
+    from barnabas.spark.pipeline.job import Job
+    from barnabas.spark.pipeline.progress import Progress
+    from barnabas.spark.pipeline.reporters import Reporter, Reporters
+    from barnabas.spark.pipeline.sinks import Sink
+    from barnabas.spark.pipeline.state import State
+    from barnabas.spark.pipeline.stopping import StopRequest
+
+
+class ProgressOutput(StrEnum):
+    AUTO = "auto"
+    """Bars on a terminal, else one line for each batch."""
+    BARS = "bars"
+    LINES = "lines"
+    JSON = "json"
+    NONE = "none"
+
+
+class Seen:
+    """A reporter that keeps what this run has told."""
+
+    def __init__(self) -> None:
+        self.told: list[Progress] = []
+
+    def report(self, progress: Progress) -> None:
+        self.told.append(progress)
+
+
+class _Lines:
+    def report(self, progress: Progress) -> None:
+        from barnabas.spark.pipeline.reporters import summary
+
+        print(f"{progress.pipeline}: {summary(progress)}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """What the owner of a pipeline can set right is one line; the rest is a bug."""
+    from barnabas.spark.pipeline.errors import PipelineError
+
+    try:
+        yield
+    except PipelineError as error:
+        fail(str(error))
+    except ModuleNotFoundError as error:
+        fail(f"pipelines need more than the broker does: pip install 'barnabas[spark]' ({error})")
+    except KeyboardInterrupt:
+        fail("stopped at once; what was committed stays, and the next run goes on from there")
+
+
+def load(file: Path) -> Pipeline:
+    from barnabas.spark.pipeline.definition_file import load_pipeline
+
+    return load_pipeline(file)
+
+
+def state_of(pipeline: Pipeline, file: Path) -> State:
+    from barnabas.spark.pipeline.definition import default_state
+    from barnabas.spark.pipeline.state import State
+
+    return State(Path(pipeline.state) if pipeline.state is not None else default_state(file, pipeline.name))
+
+
+@contextmanager
+def reporting(
+    state: State, progress: ProgressOutput, json_file: Path | None, metrics: str | None, seen: Seen
+) -> Iterator[Reporters]:
+    """All who are told of the progress, the history of the pipeline first."""
+    from barnabas.spark.pipeline import reporters
+
+    with ExitStack() as stack:
+        members: list[Reporter] = [stack.enter_context(reporters.history(state.history_file)), seen]
+        if json_file is not None:
+            members.append(stack.enter_context(reporters.history(json_file)))
+        if metrics is not None:
+            host, port = _address(metrics)
+            members.append(stack.enter_context(reporters.prometheus(host, port)))
+        members += _shown(progress, stack)
+        yield reporters.Reporters(members)
+
+
+def _shown(progress: ProgressOutput, stack: ExitStack) -> list[Reporter]:
+    from rich.console import Console
+
+    from barnabas.spark.pipeline import reporters
+
+    if progress is ProgressOutput.AUTO:
+        progress = ProgressOutput.BARS if sys.stderr.isatty() else ProgressOutput.LINES
+    if progress is ProgressOutput.BARS:
+        return [stack.enter_context(reporters.terminal(Console(stderr=True)))]
+    if progress is ProgressOutput.JSON:
+        return [reporters.JsonLines(sys.stderr)]
+    return [_Lines()] if progress is ProgressOutput.LINES else []
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal():
+        raise typer.BadParameter(f"{text!r} is not [HOST:]PORT", param_hint="--metrics")
+    return host or "127.0.0.1", int(port)
+
+
+@contextmanager
+def write_report(name: str, state: State, file: Path | None) -> Iterator[Seen]:
+    """Write the HTML report at the end of a run, however it ends."""
+    from barnabas.spark.pipeline.report import report_html
+
+    seen = Seen()
+    problem = None
+    try:
+        yield seen
+    except Exception as error:
+        problem = str(error)
+        raise
+    finally:
+        target = file or state.report_file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(report_html(name, seen.told, problem))
+
+
+class Work(NamedTuple):
+    """What a run needs of the command."""
+
+    spark: SparkSession
+    reporter: Reporters
+    stop: StopRequest
+
+
+@contextmanager
+def working(
+    pipeline: Pipeline,
+    state: State,
+    master: str | None,
+    progress: ProgressOutput,
+    json_file: Path | None = None,
+    metrics: str | None = None,
+    report: Path | None = None,
+) -> Iterator[Work]:
+    """Spark, those who show progress, Ctrl-C that stops between commits, and the report at the end."""
+    from barnabas.spark.pipeline.session import spark_session
+    from barnabas.spark.pipeline.stopping import stop_on_signals
+
+    with (
+        write_report(pipeline.name, state, report) as seen,
+        reporting(state, progress, json_file, metrics, seen) as reporters,
+        spark_session(pipeline.name, master, pipeline.spark, state.directory) as spark,
+        stop_on_signals(lambda text: print(text, file=sys.stderr, flush=True)) as stop,
+    ):
+        yield Work(spark, reporters, stop)
+
+
+@contextmanager
+def working_sinks(pipeline: Pipeline, file: Path, master: str | None) -> Iterator[tuple[Job, Mapping[str, Sink]]]:
+    """The sinks of a pipeline that does not run, ready for work on them."""
+    from barnabas.spark.pipeline.reporters import Reporters
+    from barnabas.spark.pipeline.runner import open_job, opened_sinks
+    from barnabas.spark.pipeline.session import spark_session
+    from barnabas.spark.pipeline.stopping import StopRequest
+
+    state = state_of(pipeline, file)
+    with (
+        spark_session(pipeline.name, master, pipeline.spark, state.directory) as spark,
+        open_job(pipeline, spark, state, file.parent, Reporters(), StopRequest()) as job,
+        opened_sinks(job) as sinks,
+    ):
+        yield job, sinks
+
+
+def audit_rows(pipeline: Pipeline, file: Path, master: str | None) -> list[dict[str, Any]]:
+    """Of all sinks that can be audited, also while the pipeline runs."""
+    from barnabas.spark.pipeline.runner import closed_sinks
+    from barnabas.spark.pipeline.session import spark_session
+    from barnabas.spark.pipeline.sinks import Audited
+
+    state = state_of(pipeline, file)
+    with closed_sinks(pipeline) as sinks:
+        able = {name: sink for name, sink in sinks.items() if isinstance(sink, Audited)}
+        _check_any(able, sinks)
+        with spark_session(pipeline.name, master, pipeline.spark, state.directory) as spark:
+            return [{"sink": name, **row} for name, sink in able.items() for row in sink.audit(spark)]
+
+
+def compact_rows(pipeline: Pipeline, file: Path, master: str | None) -> list[dict[str, Any]]:
+    """Of all sinks that can be compacted."""
+    from barnabas.spark.pipeline.sinks import Compacted
+
+    with working_sinks(pipeline, file, master) as (job, sinks):
+        able = {name: sink for name, sink in sinks.items() if isinstance(sink, Compacted)}
+        _check_any(able, sinks)
+        return [{"sink": name, **row} for name, sink in able.items() for row in sink.compact(job.spark)]
+
+
+def _check_any(able: Mapping[str, object], sinks: Mapping[str, Sink]) -> None:
+    if not able:
+        fail(f"none of the sinks can do that: {', '.join(sinks)}; a lake can")

@@ -1,0 +1,146 @@
+"""Avro by fastavro: values into rows, with or without Confluent's framing.
+
+A framed value is a zero byte, the id of the writer's schema in four bytes (big-endian), then the datum. The schema of
+that id comes from the registry, which is a directory with files ID.avsc, or a schema registry by its URL; without a
+registry every writer is taken to have used the reader's schema.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+from barnabas.spark.pipeline.definition import Framing, Source
+from barnabas.spark.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+_HEAD = 5
+_REGISTRY_TIMEOUT_S = 10
+
+
+def load_schema(source: Source) -> dict[str, Any]:
+    """The reader's schema, which has to be a record, as fastavro wants it."""
+    from fastavro import parse_schema
+    from fastavro.schema import SchemaParseException, UnknownType
+
+    given = source.schema or ""
+    try:
+        text = given if given.lstrip().startswith("{") else Path(given).read_text()
+        schema = parse_schema(json.loads(text))
+    except OSError as error:
+        raise PipelineError(f"source {source.name!r}: cannot read the Avro schema {given}: {error.strerror}") from None
+    except (ValueError, SchemaParseException, UnknownType) as error:
+        raise PipelineError(f"source {source.name!r}: not an Avro schema: {error}") from None
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise PipelineError(f"source {source.name!r}: its Avro schema is not a record, so it has no columns")
+    return schema
+
+
+@dataclass
+class AvroReader:
+    """Reads values, each a whole datum. It travels to the tasks; schemas that it has looked up stay with each."""
+
+    schema: dict[str, Any]
+    framing: Framing
+    registry: str | None
+    _writers: dict[int, Any] = field(default_factory=dict)
+
+    def read(self, value: bytes) -> dict[str, Any]:
+        """The datum as a dict; an error of any kind says that the value is not what it should be."""
+        from fastavro import schemaless_reader
+
+        writer: Any = self.schema
+        if self.framing is Framing.CONFLUENT:
+            if len(value) < _HEAD or value[0] != 0:
+                raise ValueError("the value does not begin with Confluent's framing, a zero byte and a schema id")
+            writer = self._writer_schema(int.from_bytes(value[1:_HEAD], "big"))
+            value = value[_HEAD:]
+        stream = io.BytesIO(value)
+        row = schemaless_reader(stream, writer, self.schema)
+        if stream.tell() != len(value):
+            raise ValueError(f"{len(value) - stream.tell()} bytes are left over after the datum")
+        assert isinstance(row, dict)
+        return row
+
+    def _writer_schema(self, number: int) -> Any:
+        if self.registry is None:
+            return self.schema
+        if number not in self._writers:
+            from fastavro import parse_schema
+
+            self._writers[number] = parse_schema(json.loads(self._look_up(self.registry, number)))
+        return self._writers[number]
+
+    def _look_up(self, registry: str, number: int) -> str:
+        """A schema that is not there is a fault of the record; a registry that does not answer is none."""
+        try:
+            if not registry.startswith(("http://", "https://")):
+                return (Path(registry) / f"{number}.avsc").read_text()
+            with urlopen(f"{registry.rstrip('/')}/schemas/ids/{number}", timeout=_REGISTRY_TIMEOUT_S) as answer:
+                return str(json.load(answer)["schema"])
+        except FileNotFoundError:
+            pass
+        except HTTPError as error:
+            if error.code != HTTPStatus.NOT_FOUND:
+                raise
+        raise ValueError(f"the registry {registry} has no schema with the id {number}")
+
+
+def spark_type(schema: Mapping[str, Any]) -> StructType:
+    """The columns of a record's schema."""
+    from pyspark.sql.types import StructField, StructType
+
+    fields = [(each["name"], *_nullable_type(each["type"])) for each in schema["fields"]]
+    return StructType([StructField(name, kind, nullable) for name, kind, nullable in fields])
+
+
+def _nullable_type(schema: Any) -> tuple[DataType, bool]:
+    if not isinstance(schema, list):
+        return _type(schema), False
+    others = [each for each in schema if each != "null"]
+    if len(others) != 1:
+        raise PipelineError(f"a union of several types has no column type in Spark: {json.dumps(schema)}")
+    return _type(others[0]), "null" in schema
+
+
+def _type(schema: Any) -> DataType:
+    from pyspark.sql import types
+
+    simple: dict[str, Callable[[], DataType]] = {
+        "boolean": types.BooleanType,
+        "int": types.IntegerType,
+        "long": types.LongType,
+        "float": types.FloatType,
+        "double": types.DoubleType,
+        "bytes": types.BinaryType,
+        "fixed": types.BinaryType,
+        "string": types.StringType,
+        "enum": types.StringType,
+        "date": types.DateType,
+        "timestamp-millis": types.TimestampType,
+        "timestamp-micros": types.TimestampType,
+    }
+    if isinstance(schema, str) and schema in simple:
+        return simple[schema]()
+    if isinstance(schema, Mapping):
+        logical, kind = schema.get("logicalType"), schema["type"]
+        if logical == "decimal":
+            return types.DecimalType(schema["precision"], schema.get("scale", 0))
+        if kind == "record":
+            return spark_type(schema)
+        if kind == "array":
+            return types.ArrayType(*_nullable_type(schema["items"]))
+        if kind == "map":
+            return types.MapType(types.StringType(), *_nullable_type(schema["values"]))
+        if logical in simple or kind in simple:
+            return simple[logical if logical in simple else kind]()
+    raise PipelineError(f"no column type in Spark for the Avro type {json.dumps(schema)}")

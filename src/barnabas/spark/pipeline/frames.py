@@ -1,0 +1,104 @@
+"""The views of a pipeline as DataFrames: over no records, over ranges of offsets, or over streams."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barnabas.client.metadata import TopicPartition
+from barnabas.spark.offsets import nested
+from barnabas.spark.pipeline.definition import Pipeline
+from barnabas.spark.pipeline.formats import Decoder, make_decoder
+from barnabas.spark.pipeline.sinks import Offsets
+from barnabas.spark.pipeline.topics import Layout
+from barnabas.spark.pipeline.transforms import build_views
+from barnabas.spark.schema import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Views = Mapping[str, "DataFrame"]
+_WHOLE_RECORD = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+_EARLIEST = -2
+
+
+class Frames:
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, functions_in: Path) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._functions_in = functions_in
+        self.decoders = {source.name: make_decoder(source) for source in pipeline.sources}
+
+    def rehearsal(self) -> Views:
+        """Views without rows: they show what SQL and functions make of the schemas before anything is read."""
+        return self._build(
+            {name: self._rows(decoder, self._nothing(decoder)) for name, decoder in self.decoders.items()}
+        )
+
+    def of_ranges(self, layout: Layout, start: Offsets, end: Offsets, tables: Offsets) -> Views:
+        """`tables` holds the ends of the sources that are read whole."""
+        rows = {}
+        for name, decoder in self.decoders.items():
+            if decoder.source.is_table:
+                ends = layout.part(name, tables)
+                records = self._range(decoder.columns, dict.fromkeys(ends, _EARLIEST), ends)
+            else:
+                records = self._range(decoder.columns, layout.part(name, start), layout.part(name, end))
+            rows[name] = self._rows(decoder, records)
+        return self._build(rows)
+
+    def streams(self, layout: Layout, start: Offsets) -> Views:
+        """Streams from these offsets on; Spark's checkpoint counts more than they do."""
+        rows = {}
+        for name, decoder in self.decoders.items():
+            source = decoder.source
+            options = {**source.topic_options(), "columns": ",".join(decoder.columns)}
+            if source.is_table:
+                records = self._spark.read.format("barnabas").options(**self._kafka(), **options).load()
+            else:
+                options["startingOffsets"] = _json(layout.part(name, start))
+                if self._pipeline.max_records_per_batch is not None:
+                    options["maxOffsetsPerTrigger"] = str(self._pipeline.max_records_per_batch)
+                records = self._spark.readStream.format("barnabas").options(**self._kafka(), **options).load()
+            rows[name] = self._rows(decoder, records)
+        return self._build(rows)
+
+    def bad_records(self, layout: Layout, start: Offsets, end: Offsets) -> dict[str, DataFrame]:
+        """By source, the raw records between offsets that cannot be read, with all that belongs to them."""
+        return {
+            name: decoder.bad(self._range(_WHOLE_RECORD, layout.part(name, start), layout.part(name, end)))
+            for name, decoder in self.decoders.items()
+        }
+
+    def _rows(self, decoder: Decoder, records: DataFrame) -> DataFrame:
+        return decoder.decode(records, stop_at_bad=self._pipeline.dead_letters is None)
+
+    def _build(self, rows: Views) -> Views:
+        return build_views(self._spark, self._pipeline, rows, self._functions_in)
+
+    def _kafka(self) -> dict[str, str]:
+        return self._pipeline.cluster.source_options()
+
+    def _nothing(self, decoder: Decoder) -> DataFrame:
+        return self._spark.createDataFrame([], spark_schema(decoder.columns))
+
+    def _range(self, columns: Sequence[str], start: Offsets, end: Offsets) -> DataFrame:
+        if not start:
+            return self._spark.createDataFrame([], spark_schema(columns))
+        assigned: dict[str, list[int]] = {}
+        for topic, partition in sorted(start):
+            assigned.setdefault(topic, []).append(partition)
+        options = {
+            "assign": json.dumps(assigned),
+            "startingOffsets": _json(start),
+            "endingOffsets": _json(end),
+            "columns": ",".join(columns),
+            "maxRecordsPerPartition": str(self._pipeline.max_records_per_task),
+        }
+        return self._spark.read.format("barnabas").options(**self._kafka(), **options).load()
+
+
+def _json(offsets: Offsets) -> str:
+    return json.dumps(nested({TopicPartition(*partition): offset for partition, offset in offsets.items()}))

@@ -1,0 +1,45 @@
+"""What the parts of one run share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from barnabas.spark.pipeline.definition import Pipeline
+from barnabas.spark.pipeline.frames import Frames
+from barnabas.spark.pipeline.reporters import Reporter
+from barnabas.spark.pipeline.state import State
+from barnabas.spark.pipeline.stopping import StopRequest
+from barnabas.spark.pipeline.topics import Layout, TopicOffsets
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Job:
+    pipeline: Pipeline
+    spark: SparkSession
+    frames: Frames
+    topics: TopicOffsets
+    state: State
+    reporter: Reporter
+    stop: StopRequest
+
+    def layout(self) -> Layout:
+        return self.topics.layout(self.pipeline.sources)
+
+
+@dataclass
+class Totals:
+    """Of a run."""
+
+    batches: int = 0
+    records: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+
+    def add(self, records: int, rows: dict[str, int]) -> None:
+        self.batches += 1
+        self.records += records
+        for sink, count in rows.items():
+            self.rows[sink] = self.rows.get(sink, 0) + count

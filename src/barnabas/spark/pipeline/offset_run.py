@@ -1,0 +1,146 @@
+"""Batches by ranges of offsets: for every sink whose rows need nothing but the records of their own batch.
+
+Before a batch runs, its plan is written down; a sink then gets what lies between where it is and the plan's end. After
+a crash the last plan is run again for the sinks that have not done it. How far a sink is, only the sink knows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.spark.pipeline import dead_letters
+from barnabas.spark.pipeline.definition import Mode
+from barnabas.spark.pipeline.job import Job, Totals
+from barnabas.spark.pipeline.origin import check_within, find_origin
+from barnabas.spark.pipeline.plan import batch_of, earliest, next_plan, position
+from barnabas.spark.pipeline.progress import Meter
+from barnabas.spark.pipeline.sinks import Batch, Offsets, Sink
+from barnabas.spark.pipeline.state import Plan
+from barnabas.spark.pipeline.topics import Layout, Positions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSink:
+    """A sink with the view that it writes, and the sources whose offsets it keeps. No view: it takes dead letters."""
+
+    sink: Sink
+    view: str | None
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Offsets to be loaded whatever the sinks have by now; they pass over what they have."""
+
+    start: Offsets
+    end: Offsets
+
+
+class OffsetRun:
+    def __init__(self, job: Job, sinks: Sequence[OffsetSink], span: Span | None = None) -> None:
+        self._job = job
+        self._sinks = sinks
+        self._span = span
+        self._query_id = job.state.query_id()
+        self._positions: dict[str, Positions] = {}
+        self._done = {each.sink.name: None if span else each.sink.done_offsets() for each in sinks}
+        last = job.state.last_plan()
+        self._number = 0 if last is None else last.number + 1
+        self._cut_off = last
+        self.totals = Totals()
+
+    def run(self) -> None:
+        job = self._job
+        goes_on = job.pipeline.mode is Mode.MICRO_BATCH
+        layout = job.layout()
+        latest = self._span.end if self._span else job.topics.latest(layout)
+        self._place(layout, latest)
+        meter = Meter(job.pipeline.name, "offsets", time.monotonic(), earliest(self._positions.values()))
+        while not job.stop.is_set:
+            began = time.monotonic()
+            plan = self._next(latest, layout)
+            if plan is not None:
+                self._do(plan, layout, latest, meter)
+            elif not goes_on:
+                return
+            if goes_on:
+                job.stop.wait(max(0.0, job.pipeline.trigger_ms / 1000 - (time.monotonic() - began)))
+                layout = job.layout()
+                latest = job.topics.latest(layout)
+                self._place(layout, latest)
+
+    def _place(self, layout: Layout, latest: Offsets) -> None:
+        """Find where each sink goes on, also in partitions that have come since."""
+        span = self._span
+        origin = span.start if span else find_origin(self._job.pipeline, self._job.topics, layout, self._job.state)
+        for each in self._sinks:
+            name = each.sink.name
+            done = self._positions.get(name) or self._done[name]
+            self._positions[name] = position(done, layout.parts(each.sources, origin))
+            check_within(name, self._positions[name], latest)
+
+    def _next(self, latest: Offsets, layout: Layout) -> Plan | None:
+        cut_off, self._cut_off = self._cut_off, None
+        if cut_off is not None and self._span is None and self._is_cut_off(cut_off):
+            return cut_off
+        tables = layout.parts((each.name for each in self._job.pipeline.sources if each.is_table), latest)
+        start = earliest(self._positions.values())
+        plan = next_plan(self._number, start, latest, tables, self._job.pipeline.max_records_per_batch)
+        if plan is not None:
+            self._job.state.save_plan(plan)
+            self._number += 1
+        return plan
+
+    def _is_cut_off(self, plan: Plan) -> bool:
+        """Whether some sink has a part of the plan to do, and none has to do anything that comes before it."""
+        behind = [at for at in self._positions.values() if batch_of(plan, at, self._query_id) is not None]
+        return bool(behind) and all(
+            offset >= plan.start.get(partition, offset) for at in behind for partition, offset in at.items()
+        )
+
+    def _do(self, plan: Plan, layout: Layout, latest: Offsets, meter: Meter) -> None:
+        began = time.monotonic()
+        rows: dict[str, int] = {}
+        frame_of = self._frames(plan, layout)
+        for each in self._sinks:
+            batch = batch_of(plan, self._positions[each.sink.name], self._query_id)
+            if batch is not None:
+                rows[each.sink.name] = each.sink.write(frame_of(each, batch), batch)
+                self._positions[each.sink.name].update(batch.end)
+        self.totals.add(plan.size, rows)
+        now = time.monotonic()
+        self._job.reporter.report(
+            meter.progress(
+                now=now,
+                wall=time.time(),
+                batch=plan.number,
+                records=plan.size,
+                batch_seconds=now - began,
+                done=earliest(self._positions.values()),
+                latest=latest,
+                rows=rows,
+                dead_letters=rows.get(dead_letters.NAME, 0),
+            )
+        )
+
+    def _frames(self, plan: Plan, layout: Layout) -> Callable[[OffsetSink, Batch], DataFrame]:
+        """Gives a sink its rows of a batch; sinks that are equally far share the views."""
+        frames = self._job.frames
+        made: dict[str, Mapping[str, DataFrame]] = {}
+
+        def frame_of(each: OffsetSink, batch: Batch) -> DataFrame:
+            if each.view is None:
+                bad = frames.bad_records(layout, batch.start, batch.end)
+                return dead_letters.dead_letters(bad, frames.decoders, self._job.pipeline.name)
+            key = repr(sorted(batch.start.items()))
+            if key not in made:
+                made[key] = frames.of_ranges(layout, batch.start, batch.end, plan.tables)
+            return made[key][each.view]
+
+        return frame_of

@@ -1,0 +1,49 @@
+"""What a run would do now, without doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas.spark.pipeline import dead_letters
+from barnabas.spark.pipeline.job import Job
+from barnabas.spark.pipeline.offset_run import OffsetSink
+from barnabas.spark.pipeline.origin import find_origin
+from barnabas.spark.pipeline.plan import earliest, plans_ahead, position, to_go
+from barnabas.spark.pipeline.runner import sort_sinks
+from barnabas.spark.pipeline.sinks import Sink
+
+
+def preview(job: Job, sinks: Mapping[str, Sink]) -> dict[str, Any]:
+    """How each sink is fed and how much lies before it, and the batches with their offsets."""
+    by_offsets, streams = sort_sinks(job, sinks)
+    layout = job.layout()
+    latest = job.topics.latest(layout)
+    origin = find_origin(job.pipeline, job.topics, layout, job.state)
+    at = {each.sink.name: position(each.sink.done_offsets(), layout.parts(each.sources, origin)) for each in by_offsets}
+    rows = [
+        {"sink": each.sink.name, "view": _view(each), "fed_by": "offsets", "to_read": to_go(at[each.sink.name], latest)}
+        for each in by_offsets
+    ]
+    rows += [
+        {"sink": each.sink.name, "view": each.view, "fed_by": "stateful query", "to_read": None} for each in streams
+    ]
+    last = job.state.last_plan()
+    number = 0 if last is None else last.number + 1
+    plans = plans_ahead(number, earliest(at.values()), latest, job.pipeline.max_records_per_batch)
+    batches = [
+        {"batch": plan.number, "topic": topic, "partition": number, "from": plan.start[topic, number], "to": end}
+        for plan in plans
+        for (topic, number), end in sorted(plan.end.items())
+        if end > plan.start[topic, number]
+    ]
+    return {
+        "pipeline": job.pipeline.name,
+        "sinks": rows,
+        "batches": batches,
+        "records": sum(plan.size for plan in plans),
+    }
+
+
+def _view(sink: OffsetSink) -> str:
+    return sink.view or f"({dead_letters.NAME})"

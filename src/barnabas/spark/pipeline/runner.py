@@ -1,0 +1,179 @@
+"""One run of a pipeline: checks first, then batches until it is done or stopped; at the end nothing is left open."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barnabas.spark import register
+from barnabas.spark.pipeline import dead_letters
+from barnabas.spark.pipeline.definition import Emit, Mode, Pipeline, SinkDefinition, Source
+from barnabas.spark.pipeline.errors import PipelineError
+from barnabas.spark.pipeline.explain import explain
+from barnabas.spark.pipeline.failures import UnreadableRecord, brief, unreadable_in
+from barnabas.spark.pipeline.frames import Frames
+from barnabas.spark.pipeline.job import Job, Totals
+from barnabas.spark.pipeline.lock import run_lock
+from barnabas.spark.pipeline.offset_run import OffsetRun, OffsetSink
+from barnabas.spark.pipeline.reporters import Reporter, Reporters
+from barnabas.spark.pipeline.sinks import Sink, SinkContext, sink_kind
+from barnabas.spark.pipeline.state import State
+from barnabas.spark.pipeline.stopping import StopRequest
+from barnabas.spark.pipeline.stream_run import StreamRun, StreamSink
+from barnabas.spark.pipeline.topics import TopicOffsets
+from barnabas.spark.pipeline.transforms import looks_across_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run_pipeline(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    state: State,
+    *,
+    functions_in: Path,
+    reporter: Reporter | None = None,
+    stop: StopRequest | None = None,
+) -> Totals:
+    """Run a pipeline as its mode says. What goes wrong is a PipelineError, and what was committed stays."""
+    opened = open_job(pipeline, spark, state, functions_in, reporter or Reporters(), stop or StopRequest())
+    with opened as job, opened_sinks(job) as sinks:
+        by_offsets, streams = sort_sinks(job, sinks)
+        stream_run = StreamRun(job, streams)
+        try:
+            stream_run.start()
+            offset_run = OffsetRun(job, by_offsets)
+            offset_run.run()
+            stream_run.wait()
+        finally:
+            stream_run.close()
+        return _sum([offset_run.totals, *stream_run.totals])
+
+
+@contextmanager
+def open_job(
+    pipeline: Pipeline, spark: SparkSession, state: State, functions_in: Path, reporter: Reporter, stop: StopRequest
+) -> Iterator[Job]:
+    """Take the lock and reach the cluster. Views live in a session of their own."""
+    with run_lock(state.lock_file, pipeline.name), TopicOffsets(pipeline.cluster) as topics:
+        own = spark.newSession()
+        register(own)
+        yield Job(pipeline, own, Frames(own, pipeline, functions_in), topics, state, reporter, stop)
+
+
+@contextmanager
+def opened_sinks(job: Job) -> Iterator[dict[str, Sink]]:
+    """All sinks by name, ready to be written."""
+    with closed_sinks(job.pipeline) as sinks, told_briefly(job):
+        for sink in sinks.values():
+            sink.prepare(job.spark)
+        yield sinks
+
+
+@contextmanager
+def closed_sinks(pipeline: Pipeline) -> Iterator[dict[str, Sink]]:
+    """All sinks by name, of which none has been touched yet."""
+    with ExitStack() as stack:
+        sinks: dict[str, Sink] = {}
+        for definition in pipeline.sinks:
+            kind = sink_kind(definition.head.kind)
+            sinks[definition.name] = kind.open(definition.settings, sink_context(pipeline, definition))
+        if pipeline.dead_letters is not None:
+            context = _context(pipeline, dead_letters.NAME, pipeline.sources)
+            sinks[dead_letters.NAME] = dead_letters.open_sink(pipeline.dead_letters.topic, context)
+        for sink in sinks.values():
+            stack.callback(sink.close)
+        yield sinks
+
+
+def sink_context(pipeline: Pipeline, sink: SinkDefinition) -> SinkContext:
+    return _context(pipeline, sink.name, driving_sources(pipeline, sink.head.from_))
+
+
+def driving_sources(pipeline: Pipeline, view: str) -> list[Source]:
+    """Those behind a view whose records become rows; tables are only looked up."""
+    return [source for source in pipeline.sources_behind(view) if not source.is_table]
+
+
+def _context(pipeline: Pipeline, sink: str, sources: Sequence[Source]) -> SinkContext:
+    options = pipeline.cluster.source_options()
+    if any(source.pattern is not None for source in sources):
+        patterns = [source.pattern or "|".join(map(re.escape, source.topics)) for source in sources]
+        options["subscribePattern"] = "|".join(f"(?:{pattern})" for pattern in patterns)
+    else:
+        options["subscribe"] = ",".join(topic for source in sources for topic in source.topics)
+    return SinkContext(pipeline.name, sink, options)
+
+
+def sort_sinks(job: Job, sinks: Mapping[str, Sink]) -> tuple[list[OffsetSink], list[StreamSink]]:
+    """Which sinks are fed by ranges of offsets, and which need Spark's state. Dead letters come first."""
+    pipeline, views = job.pipeline, job.frames.rehearsal()
+    by_offsets, streams = [], []
+    if dead_letters.NAME in sinks:
+        everything = tuple(source.name for source in pipeline.sources)
+        by_offsets.append(OffsetSink(sinks[dead_letters.NAME], None, everything))
+    for definition in pipeline.sinks:
+        view = definition.head.from_
+        driving = tuple(source.name for source in driving_sources(pipeline, view))
+        if not driving:
+            raise PipelineError(f"sink {definition.name!r}: view {view!r} reads tables only; a stream has to drive it")
+        if looks_across_rows(views[view], len(driving)) and _needs_state(pipeline, definition):
+            streams.append(StreamSink(sinks[definition.name], view, definition.head.emit))
+        else:
+            by_offsets.append(OffsetSink(sinks[definition.name], view, driving))
+    return by_offsets, streams
+
+
+def _needs_state(pipeline: Pipeline, sink: SinkDefinition) -> bool:
+    """Of a view that groups or joins rows: not in one load, which sees all its rows at once."""
+    view = sink.head.from_
+    if pipeline.mode is Mode.BATCH:
+        if pipeline.max_records_per_batch is not None:
+            raise PipelineError(
+                f"sink {sink.name!r}: view {view!r} groups or joins rows, so that max_records_per_batch would cut "
+                "groups in two; leave it out, or use mode available-now with a watermark"
+            )
+        return False
+    if not pipeline.has_watermark(view) and sink.head.emit is Emit.FINAL:
+        raise PipelineError(
+            f"sink {sink.name!r}: view {view!r} groups or joins rows of several batches and never knows when it has "
+            "them all; give its source a watermark, or the sink `emit: changes`, or use mode batch"
+        )
+    return True
+
+
+@contextmanager
+def told_briefly(job: Job) -> Iterator[None]:
+    """Turn errors of Spark's into one sentence; the record that cannot be read is looked at again to say why."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        found = unreadable_in(error)
+        if found is None:
+            raise PipelineError(brief(error)) from error
+        raise UnreadableRecord(*found, _why(job, *found)) from None
+
+
+def _why(job: Job, topic: str, partition: int, offset: int) -> str:
+    start, end = {(topic, partition): offset}, {(topic, partition): offset + 1}
+    layout = job.layout()
+    for name, frame in job.frames.bad_records(layout, start, end).items():
+        for row in frame.collect():
+            return explain(job.frames.decoders[name].expectation, row.value)[0]
+    return "it is not as the schema says"
+
+
+def _sum(parts: Sequence[Totals]) -> Totals:
+    total = Totals()
+    for part in parts:
+        total.batches += part.batches
+        total.records += part.records
+        total.rows.update(part.rows)
+    return total

@@ -1,0 +1,59 @@
+"""The Spark session of a pipeline: `local[*,4]` unless a master is named, with its log in a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barnabas.spark import register
+from barnabas.spark.java import require_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_MASTER = "local[*,4]"
+"""Plain `local[*]` never tries a failed task again."""
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+_LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {file}
+appender.file.append = true
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
+"""
+
+
+@contextmanager
+def spark_session(name: str, master: str | None, settings: Mapping[str, str], state: Path) -> Iterator[SparkSession]:
+    """A session for one pipeline, stopped at the end; Spark's own log goes to `spark.log` in the state directory."""
+    require_java()
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    state.mkdir(parents=True, exist_ok=True)
+    log_settings = state / "spark-log.properties"
+    log_settings.write_text(_LOGGING.format(file=state / "spark.log"))
+    java_options = f"-Dlog4j2.configurationFile={log_settings.as_uri()} {settings.get(_JAVA_OPTIONS, '')}".strip()
+    builder = SparkSession.builder.master(master or DEFAULT_MASTER).appName(f"barnabas pipeline {name}")
+    for key, value in {**_SETTINGS, **settings, _JAVA_OPTIONS: java_options}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    try:
+        register(session)
+        yield session
+    finally:
+        session.stop()
+
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"

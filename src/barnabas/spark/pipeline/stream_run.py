@@ -1,0 +1,185 @@
+"""Queries with state: windows under a watermark and joins of streams, kept by Spark in its checkpoint.
+
+Each sink has a query of its own. Spark hands it batch after batch, and the same batch again after a crash; the sink
+knows by the query's id and the batch's number what it has.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from barnabas.spark.pipeline.definition import Emit, Mode
+from barnabas.spark.pipeline.job import Job, Totals
+from barnabas.spark.pipeline.origin import find_origin
+from barnabas.spark.pipeline.progress import Meter, Progress
+from barnabas.spark.pipeline.sinks import Batch, Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_OUTPUT_MODES = {Emit.FINAL: "append", Emit.CHANGES: "update"}
+_POLL_S = 0.2
+
+
+class Stopped(Exception):
+    """Keeps a query from beginning another batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSink:
+    sink: Sink
+    view: str
+    emit: Emit
+
+
+class StreamQuery:
+    """One sink's query: `write` runs in a thread of Spark's, the rest in the main thread."""
+
+    def __init__(self, job: Job, target: StreamSink) -> None:
+        self._job = job
+        self._target = target
+        self._started = threading.Event()
+        self._writing = threading.Lock()
+        self._query: StreamingQuery | None = None
+        self._meter: Meter | None = None
+        self._last_batch = -1
+        self._rows: dict[int, int] = {}
+        self._error: BaseException | None = None
+        self.totals = Totals()
+
+    def start(self, frame: DataFrame, checkpoint: str) -> None:
+        pipeline = self._job.pipeline
+        writer = frame.writeStream.foreachBatch(self._write).outputMode(_OUTPUT_MODES[self._target.emit])
+        if pipeline.mode is Mode.AVAILABLE_NOW:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{pipeline.trigger_ms} milliseconds")
+        name = self._target.sink.name
+        self._query = (
+            writer.option("checkpointLocation", f"{checkpoint}/{name}").queryName(f"{pipeline.name}.{name}").start()
+        )
+        self._started.set()
+
+    @property
+    def is_active(self) -> bool:
+        return self._query is not None and self._query.isActive
+
+    def stop(self) -> None:
+        """Between two batches: one that is being written is waited for."""
+        with self._writing:
+            pass  # the request to stop is set, so no other begins
+        if self._query is not None:
+            self._query.stop()
+
+    def check(self) -> None:
+        """Raise what ended the query, if that was an error."""
+        if self._error is not None and not isinstance(self._error, Stopped):
+            raise self._error
+        failure = self._query.exception() if self._query is not None else None
+        if failure is not None and self._error is None:
+            raise failure
+
+    def _write(self, frame: DataFrame, number: int) -> None:
+        self._started.wait()
+        assert self._query is not None
+        with self._writing:
+            try:
+                if self._job.stop.is_set:
+                    raise Stopped
+                batch = Batch(number, str(self._query.id), {}, {})
+                self._rows[number] = self._target.sink.write(frame, batch)
+            except BaseException as error:
+                self._error = error
+                raise
+
+    def report(self) -> None:
+        """Tell of the batches that were done since."""
+        assert self._query is not None
+        for told in self._query.recentProgress:
+            found = json.loads(told.json) if hasattr(told, "json") else dict(told)
+            if found["batchId"] > self._last_batch and found["batchId"] in self._rows:
+                self._last_batch = found["batchId"]
+                progress = self._progress(found)
+                self.totals.add(progress.records, dict(progress.rows))
+                self._job.reporter.report(progress)
+
+    def _progress(self, told: Mapping[str, Any]) -> Progress:
+        name = self._target.sink.name
+        if self._meter is None:
+            first = offsets_in(told, "startOffset")
+            self._meter = Meter(self._job.pipeline.name, name, time.monotonic(), first)
+        seconds = told.get("batchDuration", 0) / 1000
+        states = told.get("stateOperators", [])
+        done = offsets_in(told, "endOffset")
+        return self._meter.progress(
+            now=time.monotonic() + (seconds if not self._meter.total else 0.0),
+            wall=time.time(),
+            batch=told["batchId"],
+            records=told.get("numInputRows", 0),
+            batch_seconds=seconds,
+            done=done,
+            latest={**done, **offsets_in(told, "latestOffset")},
+            rows={name: self._rows.pop(told["batchId"])},
+            watermark=told.get("eventTime", {}).get("watermark"),
+            state_rows=sum(state.get("numRowsTotal", 0) for state in states),
+            state_bytes=sum(state.get("memoryUsedBytes", 0) for state in states),
+        )
+
+
+def offsets_in(told: Mapping[str, Any], key: str) -> dict[tuple[str, int], int]:
+    """The offsets of all sources that a progress of Spark's tells of."""
+    found: dict[tuple[str, int], int] = {}
+    for source in told.get("sources", []):
+        offsets = source.get(key) or {}
+        if isinstance(offsets, str):
+            offsets = json.loads(offsets)
+        for topic, partitions in offsets.items():
+            if isinstance(partitions, Mapping):
+                found.update(
+                    {(topic, int(number)): offset for number, offset in partitions.items() if number.isdecimal()}
+                )
+    return found
+
+
+class StreamRun:
+    """All queries of a run."""
+
+    def __init__(self, job: Job, targets: Sequence[StreamSink]) -> None:
+        self._job = job
+        self._queries = [(target, StreamQuery(job, target)) for target in targets]
+
+    def start(self) -> None:
+        if not self._queries:
+            return
+        job = self._job
+        layout = job.layout()
+        views = job.frames.streams(layout, find_origin(job.pipeline, job.topics, layout, job.state))
+        checkpoint = job.pipeline.checkpoint or (job.state.directory / "checkpoint").as_uri()
+        for target, query in self._queries:
+            query.start(views[target.view], checkpoint)
+
+    def wait(self) -> None:
+        """Until all have ended, by themselves or by a request to stop; an error of one stops the others."""
+        while any(query.is_active for _, query in self._queries) and not self._job.stop.wait(_POLL_S):
+            self.report()
+        self.close()
+
+    def report(self) -> None:
+        for _, query in self._queries:
+            query.report()
+            query.check()
+
+    def close(self) -> None:
+        for _, query in self._queries:
+            query.stop()
+        self.report()
+
+    @property
+    def totals(self) -> list[Totals]:
+        return [query.totals for _, query in self._queries]

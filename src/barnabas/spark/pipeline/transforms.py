@@ -1,0 +1,125 @@
+"""Views made of views: Spark SQL, Python functions by dotted name, windows."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barnabas.spark.pipeline.definition import Pipeline, Transform, Watermark, Window
+from barnabas.spark.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ACROSS_ROWS = re.compile(r"^[\s:+-]*(Aggregate|Distinct|Deduplicate\w*|Window|FlatMapGroups\w*)\b", re.MULTILINE)
+_JOIN = re.compile(r"^[\s:+-]*Join\b", re.MULTILINE)
+"""Names of nodes at the beginning of a line of Spark's plan."""
+
+
+def build_views(
+    spark: SparkSession, pipeline: Pipeline, sources: Mapping[str, DataFrame], functions_in: Path
+) -> dict[str, DataFrame]:
+    """Every view by its name, each known to SQL too. What is wrong with one is told with its name."""
+    from pyspark.errors import PySparkException
+
+    views: dict[str, DataFrame] = {}
+    for view in pipeline.views:
+        try:
+            if isinstance(view, Transform):
+                frame = _apply(spark, view, views, functions_in)
+            else:
+                frame = sources[view.name]
+            frame = _with_watermark(frame, view.watermark)
+            frame.createOrReplaceTempView(view.name)
+        except PySparkException as error:
+            raise PipelineError(f"view {view.name!r}: {first_line(error)}") from None
+        views[view.name] = frame
+    return views
+
+
+def looks_across_rows(frame: DataFrame, streams: int) -> bool:
+    """Whether rows of several batches may have to meet: grouped, without duplicates, joined between streams."""
+    plan = str(frame._jdf.queryExecution().analyzed().toString())
+    return bool(_ACROSS_ROWS.search(plan) or (streams > 1 and _JOIN.search(plan)))
+
+
+def first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def _with_watermark(frame: DataFrame, watermark: Watermark | None) -> DataFrame:
+    return frame if watermark is None else frame.withWatermark(watermark.column, watermark.delay)
+
+
+def _apply(spark: SparkSession, transform: Transform, views: Mapping[str, DataFrame], functions_in: Path) -> DataFrame:
+    if transform.sql is not None:
+        return spark.sql(transform.sql.strip().rstrip(";"))
+    assert transform.from_ is not None
+    frame = views[transform.from_]
+    if transform.window is not None:
+        return _windowed(frame, transform.window)
+    assert transform.python is not None
+    return _call(spark, load_function(transform.python, functions_in), transform, frame)
+
+
+def _windowed(frame: DataFrame, window: Window) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    if window.gap is not None:
+        span = f.session_window(window.column, window.gap)
+    else:
+        assert window.size is not None
+        span = f.window(window.column, window.size, window.slide)
+    grouped = frame.groupBy(span.alias("_window"), *window.group_by)
+    counted = grouped.agg(*(f.expr(expression).alias(name) for name, expression in window.aggregate.items()))
+    bounds = (f.col("_window.start").alias("window_start"), f.col("_window.end").alias("window_end"))
+    return counted.select(*bounds, *window.group_by, *window.aggregate)
+
+
+def load_function(dotted: str, directory: Path) -> Callable[[DataFrame], DataFrame]:
+    """A function of an installed module, or of one that lies in the directory of the pipeline's file."""
+    module_name, _, name = dotted.rpartition(".")
+    if str(directory) not in sys.path:
+        sys.path.insert(0, str(directory))
+    try:
+        module = import_module(module_name)
+    except ImportError as error:
+        raise PipelineError(f"cannot import {module_name!r} for {dotted!r}: {error}") from None
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise PipelineError(f"module {module_name!r} has no function {name!r}")
+    found: Callable[[DataFrame], DataFrame] = function
+    return found
+
+
+def _call(
+    spark: SparkSession, function: Callable[[DataFrame], DataFrame], transform: Transform, frame: DataFrame
+) -> DataFrame:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame
+
+    _ship(spark, function)
+    try:
+        result = function(frame)
+    except PySparkException:
+        raise
+    except Exception as error:
+        raise PipelineError(
+            f"view {transform.name!r}: {transform.python} failed: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(result, DataFrame):
+        raise PipelineError(
+            f"view {transform.name!r}: {transform.python} returned {type(result).__name__}, not a DataFrame"
+        )
+    return result
+
+
+def _ship(spark: SparkSession, function: Callable[[DataFrame], DataFrame]) -> None:
+    """Let the tasks import the function's module, if it is a lone file; what is installed they have already."""
+    file = getattr(sys.modules[function.__module__], "__file__", None)
+    if file is not None and "." not in function.__module__ and "site-packages" not in file:
+        spark.sparkContext.addPyFile(file)
