@@ -16,6 +16,8 @@ from tests.peers import DELTA_JARS, SPARK_CONNECTOR_JARS, BarnabasServer, Broker
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Short work ends before the code that a better compiler makes for it would pay."""
 PEERS = [str(jar) for directory in (SPARK_CONNECTOR_JARS, DELTA_JARS) for jar in directory.glob("*.jar")]
 SETTINGS = {
     "spark.jars": ",".join(PEERS),
@@ -47,7 +49,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = (
         builder.config("spark.local.dir", str(scratch / "local"))
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={scratch} -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={scratch} {QUICK_JVM}")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

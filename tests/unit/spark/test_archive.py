@@ -25,7 +25,6 @@ def environment(tmp_path: Path) -> Environment:
     packages = prefix / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
     contents = {
         "barnabas/__init__.py": "where = __file__",
-        "barnabas/__pycache__/__init__.pyc": "",
         "barnabas-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: barnabas\nVersion: 1.0\n",
         "pyspark_barnabas/__init__.py": "",
         "pyspark/__init__.py": "",
