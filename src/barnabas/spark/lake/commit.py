@@ -58,7 +58,7 @@ def load_entry(
     staging: str,
     ranges: Sequence[OffsetRange],
     skipped: Sequence[OffsetRange] = (),
-    query: tuple[str, int],
+    query: tuple[str, int] | None,
     late: LatePolicy,
     schema: Mapping[str, Any],
 ) -> Entry:
@@ -108,6 +108,8 @@ def load_entry(
 def complete_hours(state: State, entry: Entry, seen: Observation, lateness_ms: int) -> Entry:
     """The entry with the hours that are complete after it, if there are more of them than before."""
     after = state.after(entry)
+    if not after.files:  # a lake that waits for its first rows knows nothing of their times
+        return entry
     until = complete_until(_progress(after, seen), seen.now_ms, lateness_ms)
     if until is None or (after.complete_until is not None and until <= after.complete_until):
         return entry
@@ -125,8 +127,11 @@ def _offsets_of(file: StagedFile, ranges: Sequence[OffsetRange]) -> tuple[Offset
     return (ranges[0],) if len(ranges) == 1 else ()
 
 
-def _base_name(ranges: Sequence[OffsetRange], query: tuple[str, int]) -> str:
-    return ranges_name(ranges) if ranges else batch_name(*query)
+def _base_name(ranges: Sequence[OffsetRange], query: tuple[str, int] | None) -> str:
+    if ranges:
+        return ranges_name(ranges)
+    assert query is not None, "a batch is known by its offsets or by its number"
+    return batch_name(*query)
 
 
 def _progress(state: State, seen: Observation) -> Iterable[PartitionProgress]:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.spark.lake.errors import LakeError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_IO_EXCEPTION = "java.io.IOException"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +58,14 @@ class HadoopFileSystem:
         jvm: Any = spark._jvm
         context: Any = spark.sparkContext
         self._jvm = jvm
-        with _explained("open", root):
+        with explained(f"open {root}"):
             given = jvm.org.apache.hadoop.fs.Path(root)
             self._fs = given.getFileSystem(context._jsc.hadoopConfiguration())
             self._root = self._fs.makeQualified(given)
         self.root = str(self._root.toString())
 
     def list(self, path: str) -> list[Listed]:
-        with _explained("list", self.full(path)):
+        with explained(f"list {self.full(path)}"):
             where = self._path(path)
             if not self._fs.exists(where):
                 return []
@@ -73,11 +76,11 @@ class HadoopFileSystem:
         return sorted(found, key=lambda listed: listed.name)
 
     def exists(self, path: str) -> bool:
-        with _explained("look at", self.full(path)):
+        with explained(f"look at {self.full(path)}"):
             return bool(self._fs.exists(self._path(path)))
 
     def read(self, path: str) -> bytes:
-        with _explained("read", self.full(path)):
+        with explained(f"read {self.full(path)}"):
             stream = self._fs.open(self._path(path))
             try:
                 return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
@@ -85,7 +88,7 @@ class HadoopFileSystem:
                 stream.close()
 
     def write(self, path: str, data: bytes) -> None:
-        with _explained("write", self.full(path)):
+        with explained(f"write {self.full(path)}"):
             stream = self._fs.create(self._path(path), True)
             try:
                 stream.write(data)
@@ -94,7 +97,7 @@ class HadoopFileSystem:
                 stream.close()
 
     def rename(self, source: str, target: str) -> bool:
-        with _explained(f"rename {self.full(source)} to", self.full(target)):
+        with explained(f"rename {self.full(source)} to {self.full(target)}"):
             place = self._path(target)
             if self._fs.exists(place):
                 return False
@@ -106,7 +109,7 @@ class HadoopFileSystem:
         raise LakeError(f"cannot rename {self.full(source)} to {self.full(target)}: the file system refused")
 
     def delete(self, path: str) -> None:
-        with _explained("delete", self.full(path)):
+        with explained(f"delete {self.full(path)}"):
             self._fs.delete(self._path(path), True)
 
     def full(self, path: str) -> str:
@@ -118,20 +121,28 @@ class HadoopFileSystem:
 
 
 @contextmanager
-def _explained(action: str, where: str) -> Iterator[None]:
-    from py4j.protocol import Py4JJavaError
-
+def explained(action: str) -> Iterator[None]:
+    """What a file system could not do for us or for Spark, as one sentence; other failures go on as they are."""
+    java_error: type[Exception] = import_module("py4j.protocol").Py4JJavaError
     try:
         yield
-    except Py4JJavaError as error:
-        raise LakeError(f"cannot {action} {where}: {java_message(error)}") from error
+    except java_error as error:
+        cause = _innermost(error)
+        if _IO_EXCEPTION not in _class_names(cause):
+            raise
+        said = str(cause.getMessage() or "").strip().partition("\n")[0]
+        raise LakeError(f"cannot {action}: {cause.getClass().getSimpleName()}: {said}") from error
 
 
-def java_message(error: Any) -> str:
-    """The innermost cause of a Java exception in one line."""
+def _innermost(error: Any) -> Any:
     cause = error.java_exception
     while cause.getCause() is not None:
         cause = cause.getCause()
-    lines = str(cause.getMessage() or "").strip().splitlines()
-    kind = cause.getClass().getSimpleName()
-    return f"{kind}: {lines[0]}" if lines else str(kind)
+    return cause
+
+
+def _class_names(thrown: Any) -> Iterator[str]:
+    kind = thrown.getClass()
+    while kind is not None:
+        yield str(kind.getName())
+        kind = kind.getSuperclass()

@@ -6,15 +6,16 @@ else is done, because only the file system knows whether the entry is there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import RLock
-from typing import Any
 from uuid import uuid4
 
 from barnabas.spark.lake.commit import LatePolicy, Observation, StagedFile, complete_hours, load_entry
 from barnabas.spark.lake.errors import LakeError
+from barnabas.spark.lake.evolution import Evolution, Schema, evolved
 from barnabas.spark.lake.filesystem import FileSystem
+from barnabas.spark.lake.formats import FileFormat
 from barnabas.spark.lake.manifest import Entry, State, Table
 from barnabas.spark.lake.manifest_log import CHECKPOINT_EVERY, ManifestLog
 from barnabas.spark.lake.names import STAGING
@@ -27,6 +28,7 @@ class LakePolicy:
     table: Table
     late: LatePolicy = LatePolicy.ACCEPT
     lateness_ms: int = 0
+    evolution: Evolution = Evolution.ADD
 
 
 class Lake:
@@ -38,7 +40,7 @@ class Lake:
         self._state: State | None = None
 
     def open(self) -> None:
-        """Finish what the last run has committed, throw away what it has not, and begin a lake that is not there yet."""
+        """Finish what the last run has committed, throw away what it has not, begin a lake that is not there yet."""
         with self._lock:
             state = self.state()
             clean_staging(self.fs)
@@ -69,8 +71,8 @@ class Lake:
         staging: str,
         ranges: Sequence[OffsetRange],
         skipped: Sequence[OffsetRange] = (),
-        query: tuple[str, int],
-        schema: Mapping[str, Any],
+        query: tuple[str, int] | None,
+        schema: Schema,
         seen: Observation | None,
     ) -> None:
         """Commit a batch with its offsets and bring its files to their places."""
@@ -84,7 +86,7 @@ class Lake:
                 skipped=skipped,
                 query=query,
                 late=self._policy.late,
-                schema=schema,
+                schema=self._evolved(state, schema),
             )
             self.commit(self._with_hours(state, entry, seen))
 
@@ -102,6 +104,15 @@ class Lake:
             after = self._log.append(state, entry)
             publish(self.fs, after, entry)
             self._state = after
+
+    def _evolved(self, state: State, schema: Schema) -> Schema:
+        """Another task may have changed the columns since the rows were fitted to them."""
+        if state.schema is None or state.schema == schema:
+            return schema
+        after = evolved(state.schema, schema, self._policy.evolution)
+        if self._policy.table.format == FileFormat.CSV and after["fields"][: len(schema["fields"])] != schema["fields"]:
+            raise LakeError(f"two tasks have added columns to {self.fs.root} at once; run it again")
+        return after
 
     def _with_hours(self, state: State, entry: Entry, seen: Observation | None) -> Entry:
         return entry if seen is None else complete_hours(state, entry, seen, self._policy.lateness_ms)

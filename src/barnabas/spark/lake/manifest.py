@@ -1,8 +1,8 @@
 """The manifest: what is in a lake, as the fold of its numbered entries.
 
-An entry is one atomic change: it adds and removes files, and holds the offsets that are in the lake from then on. Names
-of files are relative to the lake. `State.after` is all the logic there is; a checkpoint is a state written down, so that
-nobody has to fold from the beginning. How entries and states are written is in `manifest_json`.
+An entry is one atomic change: it adds and removes files, and holds the offsets that are in the lake from then on.
+Names of files are relative to the lake. `State.after` is all the logic there is; a checkpoint is a state written down,
+so that nobody has to fold from the beginning. How entries and states are written is in `manifest_json`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Swap:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One atomic change. What has to be done on the file system after its commit is in it, so that any run can do it."""
+    """One atomic change. What is to be done on the file system after its commit is in it, so that any run can do it."""
 
     version: int
     kind: str

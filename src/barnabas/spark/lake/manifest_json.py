@@ -127,7 +127,7 @@ def _canonical(body: Json) -> str:
 
 
 def _table_to_json(table: Table | None) -> Sequence[str] | None:
-    return table and [table.format, table.time_column, table.date_name, table.hour_name]
+    return None if table is None else [table.format, table.time_column, table.date_name, table.hour_name]
 
 
 def _table_from_json(given: Sequence[str] | None) -> Table | None:

@@ -1,8 +1,8 @@
 """The manifest on the file system: a file for each entry, and now and then a checkpoint.
 
 An entry becomes visible by one rename to the name of its version, which fails if that version is there already: of two
-runs that commit at once, one is refused. (`file:` has no such rename; there, look and rename are two steps, and the lock
-of the pipeline is what keeps two runs apart.) Entries older than the last but one checkpoint are removed.
+runs that commit at once, one is refused. (`file:` has no such rename; there, look and rename are two steps, and the
+lock of the pipeline is what keeps two runs apart.) Entries older than the last but one checkpoint are removed.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ class Crash(BaseException):
 
 
 class ModelFiles:
-    """Renames are atomic, writes and the deletion of a directory are not: each leaves a half when the crash is in it."""
+    """Renames are atomic, writes and the deletion of a directory are not: each leaves a half if the crash is in it."""
 
     def __init__(self, root: str = "model:/lake") -> None:
         self.root = root

@@ -1,0 +1,222 @@
+"""The sink `lake`: rows as files by hour, on any Hadoop file system, each row exactly once.
+
+kind: lake
+path: hdfs://namenode/lake/clicks
+format: parquet            # or orc, json, csv
+time: clicked_at           # event time; without it, the record's own time, `_timestamp`
+lateness: 10m              # an hour is complete when everything younger than its end and this is there
+late: accept               # or aside, drop: rows whose hour is complete
+evolution: add             # or strict, widen
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from barnabas.client.options import WrongOption
+from barnabas.core.errors import KafkaError
+from barnabas.spark.lake.audit import audit
+from barnabas.spark.lake.commit import LatePolicy, Observation
+from barnabas.spark.lake.compact import compact
+from barnabas.spark.lake.errors import LakeError
+from barnabas.spark.lake.evolution import Evolution, Schema, evolved
+from barnabas.spark.lake.filesystem import HadoopFileSystem
+from barnabas.spark.lake.formats import FileFormat, check_format
+from barnabas.spark.lake.lake import Lake, LakePolicy
+from barnabas.spark.lake.manifest import State, Table
+from barnabas.spark.lake.names import batch_name, ranges_name
+from barnabas.spark.lake.staging import Staging, check_frame, stage
+from barnabas.spark.lake.topics import observe
+from barnabas.spark.option_values import milliseconds
+from barnabas.spark.pipeline.sinks import OFFSET, PARTITION, TIMESTAMP, TOPIC, Batch, Offsets, SinkContext, SinkKind
+from barnabas.spark.ranges import OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LakeSettings:
+    """What a pipeline's file says about the sink."""
+
+    path: str
+    format: FileFormat = FileFormat.PARQUET
+    time: str = TIMESTAMP
+    """The column that tells the hour of a row."""
+    lateness: str = "0s"
+    late: LatePolicy = LatePolicy.ACCEPT
+    evolution: Evolution = Evolution.ADD
+    max_records_per_file: int = 0
+    """0: as many as a batch has of an hour."""
+    target_bytes: int = 128 << 20
+    """How large compaction makes a file."""
+    date_name: str = "date"
+    hour_name: str = "hour"
+    options: Mapping[str, str] = field(default_factory=dict)
+    """For Spark's writer and reader of the format, such as compression."""
+
+    def __post_init__(self) -> None:
+        try:
+            milliseconds("lateness", self.lateness)
+        except WrongOption as problem:
+            raise ValueError(str(problem)) from None
+        if self.max_records_per_file < 0 or self.target_bytes < 1:
+            raise ValueError("max_records_per_file must be 0 or more, and target_bytes at least 1")
+
+    @property
+    def table(self) -> Table:
+        return Table(self.format, self.time, self.date_name, self.hour_name)
+
+    @property
+    def policy(self) -> LakePolicy:
+        return LakePolicy(self.table, self.late, milliseconds("lateness", self.lateness), self.evolution)
+
+    @property
+    def staging(self) -> Staging:
+        return Staging(self.format, self.time, self.options, self.max_records_per_file)
+
+
+class LakeSink:
+    """See the module. `write` may be called from several threads, for batches that have no offsets in common."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: LakeSettings,
+        source_options: Mapping[str, str],
+        observe: Callable[[Mapping[str, str]], Observation] = observe,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.source_options = source_options
+        self._observe = observe
+        self._open: _OpenLake | None = None
+
+    def prepare(self, spark: SparkSession) -> None:
+        fs = HadoopFileSystem(spark, self.settings.path)
+        lake = Lake(fs, self.settings.policy)
+        lake.open()
+        self._open = _OpenLake(spark, fs, lake)
+        seen = self._seen()
+        if seen is not None:
+            lake.complete_hours(seen)
+
+    def done_offsets(self) -> Offsets | None:
+        return self.lake.state().next_offsets() or None
+
+    @property
+    def lake(self) -> Lake:
+        return self._opened().lake
+
+    def write(self, frame: DataFrame, batch: Batch) -> int:
+        """A batch that begins behind the last one tells that the topic has lost what is between; that is noted."""
+        state = self.lake.state()
+        at = state.next_offsets()
+        skipped = [
+            OffsetRange(*partition, at[partition], start)
+            for partition, start in batch.start.items()
+            if at.get(partition, start) < start
+        ]
+        return self._write(frame, batch, state.missing(skipped))
+
+    def write_task(self, frame: DataFrame, batch: Batch) -> int:
+        """A batch that may come before those whose offsets are smaller."""
+        return self._write(frame, batch, ())
+
+    def audit(self, spark: SparkSession) -> Sequence[Mapping[str, Any]]:
+        return audit(spark, self.settings.path, self.settings.options, self.source_options)
+
+    def compact(self, spark: SparkSession) -> Sequence[Mapping[str, Any]]:
+        self.prepare(spark)
+        opened = self._opened()
+        return compact(spark, opened.fs, opened.lake, self.settings.staging, self.settings.target_bytes)
+
+    def close(self) -> None:
+        self._open = None
+
+    def _write(self, frame: DataFrame, batch: Batch, skipped: Sequence[OffsetRange]) -> int:
+        opened = self._opened()
+        state = opened.lake.state()
+        ranges = tuple(OffsetRange(*where, batch.start[where], end) for where, end in sorted(batch.end.items()))
+        missing = state.missing(ranges)
+        is_new = missing or any((one.topic, one.partition) not in state.done for one in ranges)
+        if not is_new if ranges else state.has_query_batch(batch.query_id, batch.number):
+            return 0
+        rows, schema = self._fitted(_only(frame, ranges, missing), state)
+        staging = opened.lake.new_staging(ranges_name(ranges) if ranges else batch_name(batch.query_id, batch.number))
+        staged = stage(opened.spark, opened.fs, rows, staging, ranges, self.settings.staging)
+        opened.lake.load(
+            staged,
+            staging=staging,
+            ranges=ranges,
+            skipped=skipped,
+            query=None if ranges else (batch.query_id, batch.number),
+            schema=schema,
+            seen=self._seen(),
+        )
+        return sum(file.rows for file in staged)
+
+    def _fitted(self, frame: DataFrame, state: State) -> tuple[DataFrame, Schema]:
+        """The rows with the columns of the lake, which may be more than before."""
+        from pyspark.sql.types import StructType
+
+        settings = self.settings
+        check_frame(frame, settings.time, settings.date_name, settings.hour_name)
+        schema = evolved(state.schema, frame.schema.jsonValue(), settings.evolution)
+        check_format(settings.format, schema)
+        return frame.to(StructType.fromJson(dict(schema))), schema
+
+    def _seen(self) -> Observation | None:
+        """Hours can wait: that a broker is away for a moment must not stop a load that is done."""
+        try:
+            return self._observe(self.source_options)
+        except KafkaError as problem:
+            log.warning("sink %r cannot tell which hours are complete: %s", self.name, problem)
+            return None
+
+    def _opened(self) -> _OpenLake:
+        assert self._open is not None, "prepare comes first"
+        return self._open
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenLake:
+    spark: SparkSession
+    fs: HadoopFileSystem
+    lake: Lake
+
+
+def _only(frame: DataFrame, ranges: Sequence[OffsetRange], missing: Sequence[OffsetRange]) -> DataFrame:
+    """The rows that are not in the lake yet, where an interrupted load had some of them out of order."""
+    from pyspark.sql import functions
+
+    if [one for one in ranges if one.size] == list(missing):
+        return frame
+    if not {TOPIC, PARTITION, OFFSET} <= set(frame.columns):
+        raise LakeError(
+            f"the lake has a part of {ranges[0]}, and the rows do not tell theirs: "
+            f"keep {TOPIC}, {PARTITION} and {OFFSET} in the transforms"
+        )
+    column = functions.col
+    conditions = [
+        (column(TOPIC) == one.topic)
+        & (column(PARTITION) == one.partition)
+        & (column(OFFSET) >= one.start)
+        & (column(OFFSET) < one.end)
+        for one in missing
+    ]
+    return frame.filter(functools.reduce(operator.or_, conditions))
+
+
+def _open(settings: LakeSettings, context: SinkContext) -> LakeSink:
+    return LakeSink(context.sink, settings, context.source_options)
+
+
+KIND = SinkKind(LakeSettings, _open)

@@ -1,0 +1,219 @@
+"""What a lake's sink leaves on local files: rows, names, hours, formats, columns; and what it refuses."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.spark.lake.commit import LatePolicy, Observation
+from barnabas.spark.lake.errors import LakeError, ManifestDamaged, WrongSchema
+from barnabas.spark.lake.evolution import Evolution
+from barnabas.spark.lake.formats import FileFormat
+from barnabas.spark.lake.reading import read_lake
+from barnabas.spark.lake.sink import LakeSettings, LakeSink
+from barnabas.spark.pipeline.sinks import Batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HOUR_MS = 3_600_000
+BEGIN_MS = 1_700_000_000_000 // HOUR_MS * HOUR_MS  # 2023-11-14T22
+STEP_MS = 10 * 60_000
+NewSink = Callable[..., LakeSink]
+
+
+class Topic:
+    """Two partitions with a record every ten minutes, made by Spark itself so that no broker is in the way."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self.ends = {("clicks", 0): 0, ("clicks", 1): 0}
+
+    def observe(self, options: Mapping[str, str]) -> Observation:
+        return Observation(BEGIN_MS + 100 * HOUR_MS, {partition: (0, end) for partition, end in self.ends.items()})
+
+    def batch(self, start: int, end: int) -> Batch:
+        return Batch(0, "q", dict.fromkeys(self.ends, start), dict.fromkeys(self.ends, end))
+
+    def rows(self, start: int, end: int, *columns: str) -> DataFrame:
+        """The topic holds nothing behind these offsets."""
+        self.ends = dict.fromkeys(self.ends, max(end, *self.ends.values()))
+        return (
+            self._spark.range(start, end, 1, 1)
+            .selectExpr("id AS _offset", "explode(array(1, 0)) AS _partition")
+            .selectExpr(
+                "'clicks' AS _topic",
+                "_partition",
+                "_offset",
+                f"timestamp_millis({BEGIN_MS} + _offset * {STEP_MS}) AS _timestamp",
+                *(columns or ("concat('click \\n\"', _offset, '\"') AS page",)),
+            )
+        )
+
+
+@pytest.fixture
+def topic(spark: SparkSession) -> Topic:
+    return Topic(spark)
+
+
+@pytest.fixture
+def new_sink(spark: SparkSession, topic: Topic, tmp_path: Path) -> NewSink:
+    def create(name: str = "lake", **settings: Any) -> LakeSink:
+        sink = LakeSink("lake", LakeSettings(str(tmp_path / name), **settings), {}, topic.observe)
+        sink.prepare(spark)
+        return sink
+
+    return create
+
+
+def visible(lake: Path) -> dict[str, str]:
+    """Digests of the files that a reader of plain directories sees."""
+    return {
+        str(path.relative_to(lake)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in lake.rglob("*")
+        if path.is_file() and not any(part.startswith(("_", ".")) for part in path.relative_to(lake).parts)
+    }
+
+
+def offsets_in(frame: DataFrame) -> list[tuple[int, int]]:
+    return sorted((row._partition, row._offset) for row in frame.select("_partition", "_offset").collect())
+
+
+def every_offset(end: int) -> list[tuple[int, int]]:
+    return [(partition, offset) for partition in (0, 1) for offset in range(end)]
+
+
+def test_a_batch_becomes_files_by_hour_and_offsets_that_are_the_same_in_every_byte_when_loaded_again(
+    spark: SparkSession, topic: Topic, new_sink: NewSink, tmp_path: Path
+) -> None:
+    first, second = new_sink("first"), new_sink("second")
+    for sink in (first, second):
+        assert sink.done_offsets() is None
+        assert sink.write(topic.rows(0, 9), topic.batch(0, 9)) == 18
+        assert sink.write(topic.rows(0, 9), topic.batch(0, 9)) == 0
+        assert sink.done_offsets() == {("clicks", 0): 9, ("clicks", 1): 9}
+    assert sorted(visible(tmp_path / "first")) == [
+        f"date=2023-11-14/hour={hour}/clicks-{partition}-{0:020}-{9:020}.snappy.parquet"
+        for hour in (22, 23)
+        for partition in (0, 1)
+    ]
+    assert visible(tmp_path / "first") == visible(tmp_path / "second")
+    assert offsets_in(spark.read.parquet(str(tmp_path / "first"))) == every_offset(9)
+    assert (tmp_path / "first/date=2023-11-14/hour=22/_SUCCESS").exists()
+    assert not list((tmp_path / "first/_staging").glob("[!.]*"))
+
+
+@pytest.mark.parametrize("form", FileFormat)
+def test_every_format_is_compacted_to_one_file_an_hour_and_read_back_as_it_was(
+    spark: SparkSession, topic: Topic, new_sink: NewSink, tmp_path: Path, form: FileFormat
+) -> None:
+    sink = new_sink(format=form)
+    for start in (0, 4):
+        sink.write(topic.rows(start, start + 4), topic.batch(start, start + 4))
+    expected = sorted(map(tuple, topic.rows(0, 8).collect()))
+    assert sorted(map(tuple, read_lake(spark, str(tmp_path / "lake")).collect())) == expected
+    assert len(visible(tmp_path / "lake")) == 6
+    done = sink.compact(spark)
+    assert [(row["files_before"], row["files_after"], row["rows"]) for row in done] == [(4, 1, 12), (2, 1, 4)]
+    assert len(visible(tmp_path / "lake")) == 2
+    assert sorted(map(tuple, read_lake(spark, str(tmp_path / "lake")).collect())) == expected
+    assert (tmp_path / "lake/date=2023-11-14/hour=22/_SUCCESS").exists()
+    assert sink.compact(spark) == []
+
+
+def test_columns_may_be_added_and_missing_and_a_wrong_type_is_refused_before_anything_is_written(
+    spark: SparkSession, topic: Topic, new_sink: NewSink, tmp_path: Path
+) -> None:
+    sink = new_sink()
+    sink.write(topic.rows(0, 1, "1 AS price", "named_struct('a', 1) AS shop"), topic.batch(0, 1))
+    sink.write(topic.rows(1, 2, "named_struct('b', 'x', 'a', 2) AS shop", "'new' AS tag"), topic.batch(1, 2))
+    before = visible(tmp_path / "lake")
+    for column, problem in {
+        "'dear' AS price": "column 'price' is string, and integer in the lake",
+        "2L AS price": "evolution=widen allows it",
+        "1 AS hour": "also the name of a directory",
+    }.items():
+        with pytest.raises(WrongSchema, match=problem):
+            sink.write(topic.rows(2, 3, column), topic.batch(2, 3))
+    assert visible(tmp_path / "lake") == before
+    widened = new_sink(evolution=Evolution.WIDEN)
+    widened.write(topic.rows(2, 3, "3000000000L AS price"), topic.batch(2, 3))
+    rows = read_lake(spark, str(tmp_path / "lake")).filter("_partition = 0").orderBy("_offset").collect()
+    assert [(row.price, row.tag, row.shop and tuple(row.shop)) for row in rows] == [
+        (1, None, (1, None)),
+        (None, "new", (2, "x")),
+        (3_000_000_000, None, None),
+    ]
+
+
+@pytest.mark.parametrize("late", [LatePolicy.ACCEPT, LatePolicy.ASIDE])
+def test_rows_whose_hour_is_complete_go_where_the_policy_says(
+    spark: SparkSession, topic: Topic, new_sink: NewSink, tmp_path: Path, late: LatePolicy
+) -> None:
+    sink = new_sink(late=late, time="at")
+    sink.write(topic.rows(0, 2, "_timestamp AS at"), topic.batch(0, 2))
+    sink.write(topic.rows(2, 3, f"timestamp_millis({BEGIN_MS}) AS at"), topic.batch(2, 3))
+    sink.write(topic.rows(3, 4, "CAST(NULL AS TIMESTAMP) AS at"), topic.batch(3, 4))
+    marker = tmp_path / "lake/date=2023-11-14/hour=22/_SUCCESS"
+    in_hour = [path for path in visible(tmp_path / "lake") if path.startswith("date=2023-11-14/hour=22/")]
+    aside = list((tmp_path / "lake/_late/date=2023-11-14/hour=22").glob("*.parquet"))
+    is_aside = late is LatePolicy.ASIDE
+    assert (len(in_hour), len(aside)) == ((2, 2) if is_aside else (4, 0))
+    assert f'"files": {len(in_hour)}' in marker.read_text()
+    assert offsets_in(read_lake(spark, str(tmp_path / "lake"), late=True)) == every_offset(4)
+    assert spark.read.parquet(str(tmp_path / "lake")).filter("hour IS NULL").count() == 2
+
+
+def test_batches_of_a_stateful_query_are_known_by_their_number(topic: Topic, new_sink: NewSink, tmp_path: Path) -> None:
+    sink = new_sink()
+    counts = topic.rows(0, 4).groupBy("_timestamp").count()
+    assert sink.write(counts, Batch(7, "windows", {}, {})) == 4
+    assert sink.write(counts, Batch(7, "windows", {}, {})) == 0
+    assert sink.write(counts, Batch(8, "windows", {}, {})) == 4
+    assert len(visible(tmp_path / "lake")) >= 2
+
+
+def test_what_cannot_be_a_lake_is_refused_with_its_cause(
+    spark: SparkSession, topic: Topic, new_sink: NewSink, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(LakeError, match=r"cannot write file:.*/file/below/_staging"):
+        new_sink("file/below")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("not ours")
+    with pytest.raises(LakeError, match=r"has no manifest, but holds notes.txt"):
+        new_sink("other")
+    sink = new_sink()
+    with pytest.raises(LakeError, match="holds parquet by _timestamp.* cannot take orc"):
+        new_sink(format=FileFormat.ORC)
+    with pytest.raises(WrongSchema, match=r"no column '_timestamp' to tell their hour"):
+        sink.write(topic.rows(0, 1).drop("_timestamp"), topic.batch(0, 1))
+    with pytest.raises(WrongSchema, match=r"'_timestamp' is string"):
+        sink.write(topic.rows(0, 1).selectExpr("'now' AS _timestamp"), topic.batch(0, 1))
+
+
+def test_a_manifest_cut_in_half_stops_the_load_and_loses_nothing(
+    spark: SparkSession, topic: Topic, new_sink: NewSink, tmp_path: Path
+) -> None:
+    sink = new_sink()
+    for end in (1, 2):
+        sink.write(topic.rows(end - 1, end), topic.batch(end - 1, end))
+    before = visible(tmp_path / "lake")
+    newest = sorted((tmp_path / "lake/_manifest").glob("*.json"))[-1]
+    whole = newest.read_bytes()
+    newest.with_name(f".{newest.name}.crc").unlink()
+    newest.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ManifestDamaged, match=rf"{newest.name} is cut off.*restore it from a copy, or remove it"):
+        new_sink()
+    assert visible(tmp_path / "lake") == before
+
+    # Removed, the load goes on before it, and the files of that version are replaced by the same ones.
+    newest.unlink()
+    again = new_sink()
+    assert again.done_offsets() == {("clicks", 0): 1, ("clicks", 1): 1}
+    again.write(topic.rows(1, 2), topic.batch(1, 2))
+    assert visible(tmp_path / "lake") == before
