@@ -109,7 +109,7 @@ def test_a_run_that_was_overtaken_writes_nothing(database: Database, session: Se
     notes = Notes(session, SINK)
     merge(notes, by_offsets(0, 0, 10), [stage(database, "a", [(1, "new")])], STAGING, APPEND)
     late = [stage(database, "late", [(2, "new")])]
-    with pytest.raises(SinkError, match="has orders-0 up to offset 10, and batch 1 begins at 5: another run"):
+    with pytest.raises(SinkError, match="the sink has orders-0 up to offset 10, and batch 1 begins at 5: another run"):
         merge(notes, by_offsets(1, 5, 15), late, STAGING, APPEND)
     assert orders(session) == [(1, "new")]
 

@@ -97,7 +97,6 @@ def test_where_a_record_came_from_is_kept_only_if_the_table_asks_for_it(
     assert execute(shop, "SELECT * FROM orders") == [(0, 0, "t")]
 
 
-@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 def test_a_task_that_dies_in_the_middle_is_repeated_and_its_half_is_dropped(
     spark: SparkSession, open_sink: Callable[..., DatabaseSink], shop: Path
 ) -> None:
@@ -114,7 +113,7 @@ def test_a_task_that_dies_in_the_middle_is_repeated_and_its_half_is_dropped(
 
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
     try:
-        frame = spark.range(0, 1000, numPartitions=2).select(udf(stumble, "bigint")("id").alias("id"))
+        frame = spark.range(0, 1000, numPartitions=2).select(udf(stumble, "bigint", useArrow=False)("id").alias("id"))
         assert open_sink(create=True).write(frame, by_offsets(0, 0, 1000)) == 1000
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
@@ -164,7 +163,7 @@ def test_what_a_task_complains_about_is_told_without_a_stack(
 ) -> None:
     sink = open_sink(create=True, mode=WriteMode.UPSERT, key=("id",))
     rows = spark.createDataFrame([(1, "new"), (None, "lost")], "id int, status string")
-    with pytest.raises(SinkError, match=r"^sink 'orders': a row has no 'id', which is part of the key$"):
+    with pytest.raises(SinkError, match=r"^table 'orders': a row has no 'id', which is part of the key$"):
         sink.write(rows, by_offsets(0, 0, 2))
 
 

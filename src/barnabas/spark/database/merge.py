@@ -14,6 +14,7 @@ from barnabas.spark.database.connections import Session, TableName
 from barnabas.spark.database.dialects import Update
 from barnabas.spark.database.staging import ATTEMPT, ROW, Filled
 from barnabas.spark.pipeline.errors import SinkError
+from barnabas.spark.pipeline.place import Place
 from barnabas.spark.pipeline.sinks import Batch, Offsets
 
 _NAME = "VARCHAR(255) NOT NULL"
@@ -57,20 +58,10 @@ class Notes:
         return next((int(batch) for (batch,) in found), -1)
 
     def is_done(self, batch: Batch) -> bool:
-        """Locks what it looks at. A SinkError if the batch begins before the place that the table has come to."""
-        if not batch.is_by_offsets:
-            return self.last_batch(batch.query_id) >= batch.number
-        offsets = self.offsets(lock=True)
-        if batch.is_done_at(offsets):
-            return True
-        for (topic, partition), start in batch.start.items():
-            stored = offsets.get((topic, partition), start)
-            if stored > start:
-                raise SinkError(
-                    f"the table has {topic}-{partition} up to offset {stored}, and batch {batch.number} begins at"
-                    f" {start}: another run has moved on; nothing was written"
-                )
-        return False
+        """Locks what it looks at."""
+        if batch.is_by_offsets:
+            return Place(self.offsets(lock=True)).has(batch)
+        return Place(batches={batch.query_id: self.last_batch(batch.query_id)}).has(batch)
 
     def set_done(self, batch: Batch) -> None:
         if not batch.is_by_offsets:

@@ -105,8 +105,7 @@ class DatabaseSink:
                 self._check_key(session, {column.name for column in existing})
             elif not self._settings.create:
                 raise SinkError(
-                    f"sink '{self.name}': there is no table '{self._table}' in {self._database.label}:"
-                    " create it, or say `create: true`"
+                    f"there is no table '{self._table}' in {self._database.label}: create it, or say `create: true`"
                 )
         self._staged_columns = None
 
@@ -193,7 +192,7 @@ class DatabaseSink:
             told = re.search(rf"{SinkError.__module__}\.{SinkError.__name__}: (.+)", str(error))
             if told is None:
                 raise
-            raise SinkError(f"sink '{self.name}': {told[1]}") from error
+            raise SinkError(f"table '{self._table}': {told[1]}") from error
         return [Filled(row["task"], row["attempt"], row["rows"]) for row in found]
 
 

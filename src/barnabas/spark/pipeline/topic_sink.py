@@ -1,0 +1,160 @@
+"""The sink `topic`: rows become records of a topic, each exactly once for whoever reads what is committed.
+
+    kind: topic
+    topic: totals
+    key: customer            # a column; without it records have no key
+    format: json             # the value: all columns as one JSON object; `columns`: the rows have key, value, ...
+    create: true
+
+It stands on the atomic batch write of the data source: tasks leave their transactions open, one decision in the control
+topic makes all of them count (`spark.two_phases`), and a write that was decided is never done again. That decision
+carries the name of the write, so the sink puts the offsets into the name: rows and offsets are decided by one record,
+whatever cut the rows into tasks, and the last decision tells how far the sink is. The other way, to send the source's
+offsets inside the producer's transaction, is exact only as long as one producer writes a whole batch: all rows would
+have to go through the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from barnabas.client.admin.topics import Topics
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.spark.cluster import open_client, run
+from barnabas.spark.kafka_options import PREFIX
+from barnabas.spark.pipeline.errors import SinkError
+from barnabas.spark.pipeline.place import Place
+from barnabas.spark.pipeline.sinks import ORIGIN_COLUMNS, Batch, Offsets, SinkContext, SinkKind
+from barnabas.spark.two_phases import recover
+from barnabas.spark.write_options import PRODUCER, WriteOptions, parse_batch_write_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+class ValueFormat(StrEnum):
+    JSON = "json"
+    COLUMNS = "columns"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """What a pipeline's file says about the sink."""
+
+    topic: str
+    key: str | None = None
+    """A column: of bytes as it is, of another type as text."""
+    format: ValueFormat = ValueFormat.JSON
+    create: bool = False
+    """Whether a topic that is not there is made."""
+    partitions: int = 1
+    """Of a topic that is made."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Options of the data source's writer; with `kafka.bootstrap.servers` it is another cluster than the sources'."""
+
+    def __post_init__(self) -> None:
+        if self.key is not None and self.format is ValueFormat.COLUMNS:
+            raise ValueError("with `format: columns` the key is the rows' own column `key`")
+        if self.partitions < 1:
+            raise ValueError(f"`partitions: {self.partitions}`: a topic has at least one")
+
+
+class TopicSink:
+    """See the module. A rival that writes the same batch is shut out by the pipeline's lock, and told by `has`."""
+
+    def __init__(self, settings: TopicSettings, context: SinkContext) -> None:
+        self.name = context.sink
+        self._settings = settings
+        shared = {
+            name: value for name, value in context.source_options.items() if name.removeprefix(PREFIX) in _OF_BOTH
+        }
+        self._options = {
+            **shared,
+            **settings.options,
+            "topic": settings.topic,
+            "transactionalIdPrefix": f"barnabas-pipeline-{context.pipeline}-{context.sink}",
+        }
+
+    def prepare(self, spark: SparkSession) -> None:
+        """Finishes a write that was decided before a crash, too."""
+        try:
+            run(self._find_topic())
+            self._place()
+        except KafkaError as error:
+            raise SinkError(f"topic '{self._settings.topic}': {error}") from error
+
+    def done_offsets(self) -> Offsets | None:
+        return self._place().offsets or None
+
+    def write(self, frame: DataFrame, batch: Batch) -> int:
+        from pyspark.sql import Observation
+        from pyspark.sql.functions import count, lit
+
+        place = self._place()
+        if place.has(batch):
+            return 0
+        seen = Observation()
+        records = self._records(frame).observe(seen, count(lit(1)).alias("rows"))
+        writer = records.write.format("barnabas").mode("append").options(**self._options)
+        writer.option("writeId", str(place.after(batch))).save()
+        return int(seen.get["rows"])
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+    def _write_options(self) -> WriteOptions:
+        """As Spark hands them over: names in small letters."""
+        return parse_batch_write_options({name.lower(): value for name, value in self._options.items()})
+
+    def _place(self) -> Place:
+        last = run(recover(self._write_options()))
+        return Place.parse(last.work.name) if last else Place({}, {})
+
+    async def _find_topic(self) -> None:
+        topic = self._settings.topic
+        async with open_client(self._write_options().kafka) as client:
+            try:
+                await client.metadata.topic(topic)
+            except KafkaError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                if not self._settings.create:
+                    raise SinkError(
+                        f"topic '{topic}' is not in the cluster: create it, or say `create: true`"
+                    ) from None
+                await Topics(client).create(topic, partitions=self._settings.partitions)
+                await client.retrying(lambda: client.metadata.topic(topic))
+
+    def _records(self, frame: DataFrame) -> DataFrame:
+        """The rows as records: key and value."""
+        from pyspark.sql.functions import struct, to_json
+
+        if self._settings.format is ValueFormat.COLUMNS:
+            return frame
+        names = [name for name in frame.columns if name not in ORIGIN_COLUMNS]
+        value = to_json(struct(*(frame[_quoted(name)] for name in names)), {"ignoreNullFields": "false"})
+        return frame.select(*self._key_column(frame), value.alias("value"))
+
+    def _key_column(self, frame: DataFrame) -> list[Column]:
+        key = self._settings.key
+        if key is None:
+            return []
+        types = dict(frame.dtypes)
+        if key not in types:
+            raise SinkError(f"the rows have no column '{key}', which is to be the key (there are: {', '.join(types)})")
+        column = frame[_quoted(key)]
+        return [(column if types[key] == "binary" else column.cast("string")).alias("key")]
+
+
+_OF_BOTH = frozenset({"bootstrap.servers", *PRODUCER})
+"""What a source says about the cluster that holds for a producer too, without `kafka.`."""
+
+
+def _quoted(name: str) -> str:
+    return "`{}`".format(name.replace("`", "``"))
+
+
+KIND = SinkKind(TopicSettings, TopicSink)
