@@ -29,10 +29,14 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield server
 
 
-@pytest.fixture(params=["barnabas", "kafka"])
+@pytest.fixture
 def address(request: pytest.FixtureRequest) -> str:
-    server: Broker = request.getfixturevalue("spark_broker" if request.param == "barnabas" else "kafka")
+    """The address of a broker: ours, unless the test is for both."""
+    server: Broker = request.getfixturevalue(getattr(request, "param", "spark_broker"))
     return server.address
+
+
+on_both = pytest.mark.parametrize("address", ["spark_broker", "kafka"], ids=["barnabas", "kafka"], indirect=True)
 
 
 @pytest.fixture
@@ -94,6 +98,7 @@ def test_tasks_without_rows_open_no_transaction(address: str, topic: str, driver
     assert committed(address, topic, 1) == [b"a"]
 
 
+@on_both
 @pytest.mark.parametrize(
     ("owner", "name", "instead"),
     [
@@ -114,6 +119,7 @@ def test_a_driver_that_dies_before_the_decision_has_written_nothing(
     assert open_ids(address, topic) == []
 
 
+@on_both
 @pytest.mark.parametrize(
     ("owner", "name", "instead"),
     [
@@ -161,6 +167,7 @@ def test_a_batch_that_fails_is_aborted(address: str, topic: str, driver: Driver)
     assert committed(address, topic, 2) == [b"a", b"b"]
 
 
+@on_both
 def test_of_two_attempts_at_a_task_only_the_one_that_spark_chose_counts(
     address: str, topic: str, driver: Driver
 ) -> None:
@@ -210,6 +217,7 @@ def test_a_task_that_fails_leaves_nothing_open_and_is_tried_again(address: str, 
     assert committed(address, topic, 3) == [b"a", b"b", b"c"]
 
 
+@on_both
 def test_a_transaction_that_ended_before_its_commit_keeps_the_whole_batch_back(
     address: str, topic: str, driver: Driver
 ) -> None:
@@ -224,6 +232,7 @@ def test_a_transaction_that_ended_before_its_commit_keeps_the_whole_batch_back(
     assert committed(address, topic, 2) == [b"a", b"b"]
 
 
+@on_both
 def test_a_decided_transaction_that_timed_out_stops_the_query_and_names_the_batch(
     address: str, topic: str, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +248,7 @@ def test_a_decided_transaction_that_timed_out_stops_the_query_and_names_the_batc
             driver.stream_writer()
 
 
+@on_both
 def test_a_driver_that_was_thought_dead_can_decide_nothing_more(
     address: str, topic: str, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

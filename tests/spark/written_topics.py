@@ -22,25 +22,29 @@ SCHEMA = types.StructType().add("value", "string")
 QUERY = "5a1c9a52-query"
 
 
-def committed(address: str, topic: str, count: int) -> list[bytes]:
-    """The values of a topic as librdkafka sees them, reading what is committed: once there are so many and a moment
-    later, sorted."""
+def consumed(address: str, topic: str, count: int) -> list[confluent_kafka.Message]:
+    """What librdkafka finds in a topic, reading what is committed: once there are so many, and a moment later."""
     settings = {"bootstrap.servers": address, "group.id": "judge", "isolation.level": "read_committed"}
     consumer = confluent_kafka.Consumer({**settings, "enable.auto.commit": False, "auto.offset.reset": "earliest"})
     try:
         partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
         consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for partition in partitions])
-        found: list[bytes] = []
+        found: list[confluent_kafka.Message] = []
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             for message in consumer.consume(1000, timeout=0.2):
                 assert message.error() is None, message.error()
-                found.append(message.value())
+                found.append(message)
             if len(found) >= count:
                 deadline = min(deadline, time.monotonic() + 0.2)
-        return sorted(found)
+        return found
     finally:
         consumer.close()
+
+
+def committed(address: str, topic: str, count: int) -> list[bytes]:
+    """The values of it, sorted."""
+    return sorted(message.value() or b"" for message in consumed(address, topic, count))
 
 
 def rows(*values: str) -> Iterator[pyarrow.RecordBatch]:

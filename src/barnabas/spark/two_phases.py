@@ -91,9 +91,15 @@ async def commit(options: WriteOptions, work: Work, transactions: tuple[OpenTran
 
 
 async def abort(options: WriteOptions) -> None:
-    """Give up what tasks left open; what was decided, though the driver may not have heard of it, is finished."""
-    async with _decisions(options) as (client, _):
-        await _abort_strays(client, options)
+    """Give up what tasks left open; what was decided, though the driver may not have heard of it, is finished.
+
+    Spark is about to tell why the work failed: that this failed too must not take the place of it.
+    """
+    try:
+        async with _decisions(options) as (client, _):
+            await _abort_strays(client, options)
+    except KafkaError as error:
+        _log.warning("the work was not aborted", prefix=options.prefix, problem=str(error))
 
 
 @asynccontextmanager
