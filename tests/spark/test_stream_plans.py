@@ -130,6 +130,19 @@ def test_a_stream_begins_at_the_end_unless_told_otherwise(
     assert stream(subscribe=topic, startingOffsets=given).offsets(topic) == {"0": 3, "1": 0}
 
 
+def test_a_stream_begins_at_a_time_or_where_no_record_is_that_young_as_the_strategy_says(
+    stream: Callable[..., Stream], spark_topic: NewTopic, spark_producer: Producer
+) -> None:
+    topic = spark_topic(partitions=2)
+    for number in range(5):
+        spark_producer.send(topic, b"", partition=0, timestamp=1_700_000_000_000 + number)
+
+    by_time = {"subscribe": topic, "startingTimestamp": "1700000000003"}
+    assert stream(startingOffsetsByTimestampStrategy="latest", **by_time).offsets(topic) == {"0": 3, "1": 0}
+    with pytest.raises(WrongOption, match=f"{topic}-1 has no record at or after 1700000000003"):
+        _ = stream(**by_time).place
+
+
 def test_partitions_that_are_added_while_it_runs_are_read_from_their_beginning(
     stream: Callable[..., Stream], spark_topic: NewTopic, spark_producer: Producer, admin: Admin, spark_broker: Broker
 ) -> None:
