@@ -22,7 +22,7 @@ def within(limit: int, starts: Mapping[P, int], ends: Mapping[P, int]) -> dict[P
     total = sum(sizes.values())
     if total <= limit:
         return dict(ends)
-    spare, rest = max(0, limit - len(sizes)), total - len(sizes)
+    spare, rest = max(0, limit - len(sizes)), max(1, total - len(sizes))
     shares: dict[P, int] = {}
     given = seen = 0
     for partition, size in sizes.items():

@@ -32,6 +32,10 @@ def test_more_partitions_than_the_limit_give_one_each() -> None:
     assert within(2, dict.fromkeys(names, 10), dict.fromkeys(names, 20)) == dict.fromkeys(names, 11)
 
 
+def test_partitions_with_one_offset_each_give_it_even_above_the_limit() -> None:
+    assert within(1, {"a": 0, "b": 0}, {"a": 1, "b": 1}) == {"a": 1, "b": 1}
+
+
 def test_a_log_that_ends_before_the_start_is_left_as_it_is() -> None:
     assert within(1, {"cut": 100, "a": 0}, {"cut": 95, "a": 50}) == {"cut": 95, "a": 1}
 
