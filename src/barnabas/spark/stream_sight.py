@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -46,16 +46,8 @@ class Lookout:
         self._gone: frozenset[str] = frozenset()
         self.names = frozenset(_names(topics))
         """Of the topics that must be there; those of a pattern need not."""
-
-    def is_read(self, partition: TopicPartition) -> bool:
+        self.is_read = _choice(topics)
         """Whether the options say so, be it there or not."""
-        match self._topics:
-            case Subscribe(names):
-                return partition.topic in names
-            case Assign(partitions):
-                return partition in partitions
-            case SubscribePattern(pattern):
-                return re.fullmatch(pattern, partition.topic) is not None
 
     async def look(self, known: Collection[TopicPartition] = ()) -> Sight:
         """Topics that were there before, or that are read by name, are not given up at once."""
@@ -149,6 +141,18 @@ def _names(topics: Topics) -> Iterable[str]:
             return {partition.topic for partition in partitions}
         case SubscribePattern():
             return ()
+
+
+def _choice(topics: Topics) -> Callable[[TopicPartition], bool]:
+    match topics:
+        case Subscribe(names):
+            chosen = frozenset(names)
+            return lambda partition: partition.topic in chosen
+        case Assign(partitions):
+            return frozenset(partitions).__contains__
+        case SubscribePattern(pattern):
+            matches = re.compile(pattern).fullmatch
+            return lambda partition: matches(partition.topic) is not None
 
 
 def _known(answers: Mapping[TopicPartition, V | KafkaError]) -> dict[TopicPartition, V]:
