@@ -3,56 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.spark.lake.commit import LatePolicy, Observation
+from barnabas.spark.lake.commit import LatePolicy
 from barnabas.spark.lake.errors import LakeError, ManifestDamaged, WrongSchema
 from barnabas.spark.lake.evolution import Evolution
 from barnabas.spark.lake.formats import FileFormat
 from barnabas.spark.lake.reading import read_lake
 from barnabas.spark.lake.sink import LakeSettings, LakeSink
 from barnabas.spark.pipeline.sinks import Batch
+from tests.spark.lake_topic import BEGIN_MS, Topic, every_offset, offsets_in
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-HOUR_MS = 3_600_000
-BEGIN_MS = 1_700_000_000_000 // HOUR_MS * HOUR_MS  # 2023-11-14T22
-STEP_MS = 10 * 60_000
 NewSink = Callable[..., LakeSink]
-
-
-class Topic:
-    """Two partitions with a record every ten minutes, made by Spark itself so that no broker is in the way."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self.ends = {("clicks", 0): 0, ("clicks", 1): 0}
-
-    def observe(self, options: Mapping[str, str]) -> Observation:
-        return Observation(BEGIN_MS + 100 * HOUR_MS, {partition: (0, end) for partition, end in self.ends.items()})
-
-    def batch(self, start: int, end: int) -> Batch:
-        return Batch(0, "q", dict.fromkeys(self.ends, start), dict.fromkeys(self.ends, end))
-
-    def rows(self, start: int, end: int, *columns: str) -> DataFrame:
-        """The topic holds nothing behind these offsets."""
-        self.ends = dict.fromkeys(self.ends, max(end, *self.ends.values()))
-        return (
-            self._spark.range(start, end, 1, 1)
-            .selectExpr("id AS _offset", "explode(array(1, 0)) AS _partition")
-            .selectExpr(
-                "'clicks' AS _topic",
-                "_partition",
-                "_offset",
-                f"timestamp_millis({BEGIN_MS} + _offset * {STEP_MS}) AS _timestamp",
-                *(columns or ("concat('click \\n\"', _offset, '\"') AS page",)),
-            )
-        )
 
 
 @pytest.fixture
@@ -77,14 +46,6 @@ def visible(lake: Path) -> dict[str, str]:
         for path in lake.rglob("*")
         if path.is_file() and not any(part.startswith(("_", ".")) for part in path.relative_to(lake).parts)
     }
-
-
-def offsets_in(frame: DataFrame) -> list[tuple[int, int]]:
-    return sorted((row._partition, row._offset) for row in frame.select("_partition", "_offset").collect())
-
-
-def every_offset(end: int) -> list[tuple[int, int]]:
-    return [(partition, offset) for partition in (0, 1) for offset in range(end)]
 
 
 def test_a_batch_becomes_files_by_hour_and_offsets_that_are_the_same_in_every_byte_when_loaded_again(
@@ -188,7 +149,7 @@ def test_what_cannot_be_a_lake_is_refused_with_its_cause(
     with pytest.raises(LakeError, match=r"has no manifest, but holds notes.txt"):
         new_sink("other")
     sink = new_sink()
-    with pytest.raises(LakeError, match="holds parquet by _timestamp.* cannot take orc"):
+    with pytest.raises(LakeError, match=r"holds parquet by _timestamp.* cannot take orc"):
         new_sink(format=FileFormat.ORC)
     with pytest.raises(WrongSchema, match=r"no column '_timestamp' to tell their hour"):
         sink.write(topic.rows(0, 1).drop("_timestamp"), topic.batch(0, 1))

@@ -57,7 +57,7 @@ def load_entry(
     *,
     staging: str,
     ranges: Sequence[OffsetRange],
-    skipped: Sequence[OffsetRange] = (),
+    begins: Mapping[TopicPartition, int] | None = None,
     query: tuple[str, int] | None,
     late: LatePolicy,
     schema: Mapping[str, Any],
@@ -94,7 +94,7 @@ def load_entry(
         kind="load",
         schema=None if schema == state.schema else schema,
         ranges=tuple(ranges),
-        skipped=tuple(skipped),
+        begins={(one.topic, one.partition): one.start for one in ranges} if begins is None else begins,
         query=query,
         latest_ms=latest_ms,
         add=tuple(add),
@@ -135,10 +135,11 @@ def _base_name(ranges: Sequence[OffsetRange], query: tuple[str, int] | None) -> 
 
 
 def _progress(state: State, seen: Observation) -> Iterable[PartitionProgress]:
+    at = state.next_offsets()
     for partition, (first, end) in seen.offsets.items():
-        intervals = state.done.get(partition, ())
-        is_whole = len(intervals) == 1  # after a gap, what is still to come may be older
+        # Where tasks were faster than the one before them, what is still to come may be older than what is there.
+        is_in_order = partition in at and state.done[partition][-1][1] <= at[partition]
         yield PartitionProgress(
-            is_at_end=first == end or (is_whole and intervals[0][1] >= end),
-            latest_ms=state.latest_ms.get(partition) if is_whole else None,
+            is_at_end=first == end or at.get(partition, first) >= end,
+            latest_ms=state.latest_ms.get(partition) if is_in_order else None,
         )

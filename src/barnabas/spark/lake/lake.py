@@ -6,7 +6,7 @@ else is done, because only the file system knows whether the entry is there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import RLock
 from uuid import uuid4
@@ -16,7 +16,7 @@ from barnabas.spark.lake.errors import LakeError
 from barnabas.spark.lake.evolution import Evolution, Schema, evolved
 from barnabas.spark.lake.filesystem import FileSystem
 from barnabas.spark.lake.formats import FileFormat
-from barnabas.spark.lake.manifest import Entry, State, Table
+from barnabas.spark.lake.manifest import Entry, State, Table, TopicPartition
 from barnabas.spark.lake.manifest_log import CHECKPOINT_EVERY, ManifestLog
 from barnabas.spark.lake.names import STAGING
 from barnabas.spark.lake.publish import clean_staging, publish
@@ -70,7 +70,7 @@ class Lake:
         *,
         staging: str,
         ranges: Sequence[OffsetRange],
-        skipped: Sequence[OffsetRange] = (),
+        begins: Mapping[TopicPartition, int] | None = None,
         query: tuple[str, int] | None,
         schema: Schema,
         seen: Observation | None,
@@ -83,7 +83,7 @@ class Lake:
                 staged,
                 staging=staging,
                 ranges=ranges,
-                skipped=skipped,
+                begins=begins,
                 query=query,
                 late=self._policy.late,
                 schema=self._evolved(state, schema),

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.spark.lake.errors import LakeError
 from barnabas.spark.lake.sink import LakeSink
-from barnabas.spark.lake.topics import observe, read_ranges
-from barnabas.spark.pipeline.sinks import Batch
+from barnabas.spark.lake.topics import read_ranges
+from barnabas.spark.pipeline.sinks import Batch, Offsets
 from barnabas.spark.ranges import OffsetRange
 
 if TYPE_CHECKING:
@@ -43,12 +43,13 @@ def load_topics(
     """
     sink.prepare(spark)
     frame_of = frame_of or (lambda task: read_ranges(spark, sink.source_options, [task], TOPIC_COLUMNS))
-    seen = observe(sink.source_options)
+    seen = sink.observe()
     wanted = [OffsetRange(*partition, first, end) for partition, (first, end) in sorted(seen.offsets.items())]
     tasks = plan_tasks(sink.lake.state().missing(wanted), max_records)
+    begins = {(one.topic, one.partition): one.start for one in wanted}
     rows, failures = 0, {}
     with ThreadPoolExecutor(parallel or spark.sparkContext.defaultParallelism, "lake-load") as threads:
-        running = {threads.submit(_run, sink, frame_of, task): task for task in tasks}
+        running = {threads.submit(_run, sink, frame_of, task, begins): task for task in tasks}
         for future in as_completed(running):
             problem = future.exception()
             if problem is None:
@@ -76,6 +77,7 @@ def _cut(given: OffsetRange, max_records: int) -> Iterator[OffsetRange]:
         start = end
 
 
-def _run(sink: LakeSink, frame_of: FrameOf, task: OffsetRange) -> int:
+def _run(sink: LakeSink, frame_of: FrameOf, task: OffsetRange, begins: Offsets) -> int:
     partition = (task.topic, task.partition)
-    return sink.write_task(frame_of(task), Batch(0, "", {partition: task.start}, {partition: task.end}))
+    batch = Batch(0, "", {partition: task.start}, {partition: task.end})
+    return sink.write(frame_of(task), batch, {partition: begins[partition]})

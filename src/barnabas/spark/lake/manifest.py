@@ -74,8 +74,8 @@ class Entry:
     schema: Mapping[str, Any] | None = None
     """Spark's JSON of the columns, if they have changed."""
     ranges: tuple[OffsetRange, ...] = ()
-    skipped: tuple[OffsetRange, ...] = ()
-    """Offsets that nobody will load any more, because the topic had lost them."""
+    begins: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Where the load of a partition begins that had none before."""
     query: tuple[str, int] | None = None
     latest_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
     add: tuple[DataFile, ...] = ()
@@ -99,7 +99,7 @@ class State:
     table: Table | None = None
     schema: Mapping[str, Any] | None = None
     done: Mapping[TopicPartition, Intervals] = field(default_factory=dict)
-    skipped: tuple[OffsetRange, ...] = ()
+    begins: Mapping[TopicPartition, int] = field(default_factory=dict)
     queries: Mapping[str, int] = field(default_factory=dict)
     latest_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
     files: Mapping[str, DataFile] = field(default_factory=dict)
@@ -121,8 +121,8 @@ class State:
             version=entry.version,
             table=entry.table or self.table,
             schema=entry.schema or self.schema,
-            done=_with_ranges(self.done, (*entry.skipped, *entry.ranges)),
-            skipped=(*self.skipped, *entry.skipped),
+            done=_with_ranges(self.done, entry.ranges),
+            begins={**entry.begins, **self.begins},
             queries={**self.queries, entry.query[0]: entry.query[1]} if entry.query else self.queries,
             latest_ms=_combined(self.latest_ms, entry.latest_ms, max),
             files=files,
@@ -131,8 +131,15 @@ class State:
         )
 
     def next_offsets(self) -> dict[TopicPartition, int]:
-        """Where to go on in each partition: everything before is in the lake, since its first offset there."""
-        return {partition: intervals[0][1] for partition, intervals in self.done.items()}
+        """Where to go on in each partition: the lake has everything from its beginning up to there.
+
+        What it has apart from that, of tasks that were faster than others or of a backfill, does not count.
+        """
+        return {partition: self._next_offset(partition, begin) for partition, begin in self.begins.items()}
+
+    def _next_offset(self, partition: TopicPartition, begin: int) -> int:
+        around = (end for start, end in self.done.get(partition, ()) if start <= begin <= end)
+        return next(around, begin)
 
     def has_query_batch(self, query_id: str, number: int) -> bool:
         return self.queries.get(query_id, -1) >= number

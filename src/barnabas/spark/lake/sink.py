@@ -96,7 +96,7 @@ class LakeSink:
         self.name = name
         self.settings = settings
         self.source_options = source_options
-        self._observe = observe
+        self.observe = functools.partial(observe, source_options)
         self._open: _OpenLake | None = None
 
     def prepare(self, spark: SparkSession) -> None:
@@ -115,33 +115,8 @@ class LakeSink:
     def lake(self) -> Lake:
         return self._opened().lake
 
-    def write(self, frame: DataFrame, batch: Batch) -> int:
-        """A batch that begins behind the last one tells that the topic has lost what is between; that is noted."""
-        state = self.lake.state()
-        at = state.next_offsets()
-        skipped = [
-            OffsetRange(*partition, at[partition], start)
-            for partition, start in batch.start.items()
-            if at.get(partition, start) < start
-        ]
-        return self._write(frame, batch, state.missing(skipped))
-
-    def write_task(self, frame: DataFrame, batch: Batch) -> int:
-        """A batch that may come before those whose offsets are smaller."""
-        return self._write(frame, batch, ())
-
-    def audit(self, spark: SparkSession) -> Sequence[Mapping[str, Any]]:
-        return audit(spark, self.settings.path, self.settings.options, self.source_options)
-
-    def compact(self, spark: SparkSession) -> Sequence[Mapping[str, Any]]:
-        self.prepare(spark)
-        opened = self._opened()
-        return compact(spark, opened.fs, opened.lake, self.settings.staging, self.settings.target_bytes)
-
-    def close(self) -> None:
-        self._open = None
-
-    def _write(self, frame: DataFrame, batch: Batch, skipped: Sequence[OffsetRange]) -> int:
+    def write(self, frame: DataFrame, batch: Batch, begins: Offsets | None = None) -> int:
+        """`begins` tells where a load begins whose batches come in any order; other loads begin with their first."""
         opened = self._opened()
         state = opened.lake.state()
         ranges = tuple(OffsetRange(*where, batch.start[where], end) for where, end in sorted(batch.end.items()))
@@ -156,12 +131,23 @@ class LakeSink:
             staged,
             staging=staging,
             ranges=ranges,
-            skipped=skipped,
+            begins=begins,
             query=None if ranges else (batch.query_id, batch.number),
             schema=schema,
             seen=self._seen(),
         )
         return sum(file.rows for file in staged)
+
+    def audit(self, spark: SparkSession) -> Sequence[Mapping[str, Any]]:
+        return audit(spark, self.settings.path, self.settings.options, self.source_options)
+
+    def compact(self, spark: SparkSession) -> Sequence[Mapping[str, Any]]:
+        self.prepare(spark)
+        opened = self._opened()
+        return compact(spark, opened.fs, opened.lake, self.settings.staging, self.settings.target_bytes)
+
+    def close(self) -> None:
+        self._open = None
 
     def _fitted(self, frame: DataFrame, state: State) -> tuple[DataFrame, Schema]:
         """The rows with the columns of the lake, which may be more than before."""
@@ -176,7 +162,7 @@ class LakeSink:
     def _seen(self) -> Observation | None:
         """Hours can wait: that a broker is away for a moment must not stop a load that is done."""
         try:
-            return self._observe(self.source_options)
+            return self.observe()
         except KafkaError as problem:
             log.warning("sink %r cannot tell which hours are complete: %s", self.name, problem)
             return None
