@@ -54,7 +54,7 @@ class Bench:
         functions_in: Path = HERE,
         **variables: object,
     ) -> Totals:
-        environment = {"SERVERS": self.address, "PLACE": str(self.place)}
+        environment = {"BARNABAS_BOOTSTRAP_SERVER": self.address, "PIPELINE_DATA": str(self.place)}
         environment |= {name: str(value) for name, value in variables.items()}
         pipeline = parse_pipeline(text, "pipeline.yaml", environment)
         state = State(self.place / "state" / pipeline.name)

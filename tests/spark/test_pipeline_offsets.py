@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ORDERS = """
 name: orders
-cluster: {bootstrap_servers: "${SERVERS}"}
+cluster: {bootstrap_servers: "${BARNABAS_BOOTSTRAP_SERVER}"}
 mode: ${MODE:-available-now}
 trigger: 100 ms
 max_records_per_batch: ${LIMIT:-1000}
@@ -34,7 +34,7 @@ sinks:
   - name: table
     kind: database
     from: large
-    url: ${PLACE}/orders.db
+    url: ${PIPELINE_DATA}/orders.db
     table: orders
     create: true
 """

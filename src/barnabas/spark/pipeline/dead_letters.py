@@ -17,6 +17,7 @@ from barnabas.spark.pipeline.topic_sink import TopicSettings, TopicSink, ValueFo
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql._typing import UserDefinedFunctionLike
 
 NAME = "dead-letters"
 """Of the sink."""
@@ -67,7 +68,7 @@ def _header(name: str, value: Column) -> Column:
     return f.struct(f.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
 
 
-def _explaining(expected: Expectation):  # type: ignore[no-untyped-def]  # Spark's functions of functions have no type
+def _explaining(expected: Expectation) -> UserDefinedFunctionLike:
     from pyspark.sql import functions as f
 
-    return f.udf(lambda value: explain(expected, value), "struct<cause: string, stack: string>")
+    return f.udf(lambda value: explain(expected, value), "struct<cause: string, stack: string>", useArrow=False)

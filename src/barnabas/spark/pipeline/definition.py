@@ -279,7 +279,8 @@ class Pipeline:
         return found
 
     def sources_behind(self, view: str) -> list[Source]:
-        return [behind for behind in self.views_behind(view) if isinstance(behind, Source)]
+        behind = self.views_behind(view)
+        return [source for source in self.sources if source in behind]
 
     def has_watermark(self, view: str) -> bool:
         return any(behind.watermark is not None for behind in self.views_behind(view))

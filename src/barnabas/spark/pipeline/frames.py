@@ -18,6 +18,7 @@ from barnabas.spark.schema import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 Views = Mapping[str, "DataFrame"]
 _WHOLE_RECORD = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
@@ -34,7 +35,10 @@ class Frames:
     def rehearsal(self) -> Views:
         """Views without rows: they show what SQL and functions make of the schemas before anything is read."""
         return self._build(
-            {name: self._rows(decoder, self._nothing(decoder)) for name, decoder in self.decoders.items()}
+            {
+                name: self._nothing(self._rows(decoder, self._nothing(spark_schema(decoder.columns))).schema)
+                for name, decoder in self.decoders.items()
+            }
         )
 
     def of_ranges(self, layout: Layout, start: Offsets, end: Offsets, tables: Offsets) -> Views:
@@ -81,12 +85,12 @@ class Frames:
     def _kafka(self) -> dict[str, str]:
         return self._pipeline.cluster.source_options()
 
-    def _nothing(self, decoder: Decoder) -> DataFrame:
-        return self._spark.createDataFrame([], spark_schema(decoder.columns))
+    def _nothing(self, schema: StructType) -> DataFrame:
+        return self._spark.createDataFrame([], schema)
 
     def _range(self, columns: Sequence[str], start: Offsets, end: Offsets) -> DataFrame:
         if not start:
-            return self._spark.createDataFrame([], spark_schema(columns))
+            return self._nothing(spark_schema(columns))
         assigned: dict[str, list[int]] = {}
         for topic, partition in sorted(start):
             assigned.setdefault(topic, []).append(partition)

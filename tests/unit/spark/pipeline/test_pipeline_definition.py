@@ -100,7 +100,7 @@ def test_a_whole_file_is_read() -> None:
     (box,) = pipeline.sinks
     assert pipeline.mode is Mode.MICRO_BATCH
     assert pipeline.trigger_ms == 5000
-    assert pipeline.is_stateful
+    assert pipeline.has_watermark("counts")
     assert (clicks.topics, clicks.format, users.is_table) == (("clicks", "taps"), Format.JSON, True)
     assert pipeline.sources_behind("counts") == [clicks, users]
     assert box.settings == BoxSettings("/tmp/box", tags=("one",))
@@ -109,10 +109,6 @@ def test_a_whole_file_is_read() -> None:
 
 def test_a_variable_of_the_environment_wins_over_its_default() -> None:
     assert parse(WHOLE, SERVERS="far:9092").cluster.bootstrap_servers == "far:9092"
-
-
-def test_a_single_load_keeps_no_state() -> None:
-    assert not parse(WHOLE.replace("micro-batch", "batch")).is_stateful
 
 
 def test_sql_reads_the_views_that_it_names() -> None:

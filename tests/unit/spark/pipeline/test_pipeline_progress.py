@@ -1,0 +1,133 @@
+"""How far a run is: the numbers, and all who show them."""
+
+from __future__ import annotations
+
+import io
+import socket
+from pathlib import Path
+from urllib.request import urlopen
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from barnabas.spark.pipeline.charts import round_ticks, shown
+from barnabas.spark.pipeline.errors import PipelineError
+from barnabas.spark.pipeline.progress import Meter, Progress, progress_from_json
+from barnabas.spark.pipeline.report import report_html
+from barnabas.spark.pipeline.reporters import JsonLines, Reporters, history, prometheus, summary, terminal
+from barnabas.spark.pipeline.status import read_history, status_of
+
+ZERO, ONE = ("clicks", 0), ("clicks", 1)
+
+
+def told(**more: object) -> list[Progress]:
+    """Two batches of a run: 30 of 100 records, then 70 more of 110."""
+    meter = Meter("shop", "offsets", started=0.0, first={ZERO: 10, ONE: 0})
+    first = {"done": {ZERO: 30, ONE: 10}, "latest": {ZERO: 60, ONE: 50}, "records": 30, "batch_seconds": 2.0}
+    second = {"done": {ZERO: 60, ONE: 50}, "latest": {ZERO: 65, ONE: 55}, "records": 70, "batch_seconds": 1.0}
+    return [
+        meter.progress(now=3.0, wall=1000.0, batch=0, rows={"lake": 25}, **first, **more),  # type: ignore[arg-type]
+        meter.progress(now=5.0, wall=1002.0, batch=1, rows={"lake": 70}, **second, **more),  # type: ignore[arg-type]
+    ]
+
+
+def test_done_to_go_speed_and_time_left_follow_from_the_offsets() -> None:
+    first, second = told()
+    assert [(each.start, each.done, each.to_go) for each in first.partitions] == [(10, 30, 30), (0, 10, 40)]
+    assert (first.lag, first.records_per_second, first.eta_seconds) == (70, 10.0, 7.0)
+    assert (second.lag, second.records_per_second, second.eta_seconds) == (10, 20.0, 0.5)
+
+
+def test_a_line_of_json_is_read_back() -> None:
+    out = io.StringIO()
+    reporter = Reporters([JsonLines(out)])
+    for each in told(watermark="2026-11-01T00:00:00.000Z", state_rows=3, state_bytes=4):
+        reporter.report(each)
+    lines = out.getvalue().splitlines()
+    assert [progress_from_json(line) for line in lines] == told(
+        watermark="2026-11-01T00:00:00.000Z", state_rows=3, state_bytes=4
+    )
+
+
+def test_the_terminal_has_a_bar_for_each_partition_and_a_line_for_the_run() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=160)
+    with terminal(console) as bars:
+        for each in told(dead_letters=2, watermark="2026-11-01T00:00:00.000Z", state_rows=3, state_bytes=4_000_000):
+            bars.report(each)
+    text = out.getvalue()
+    for part in (
+        "clicks-0",
+        "clicks-1",
+        "50/55",
+        "batch 1",
+        "20 records/s",
+        "lag 10",
+        "2 dead letters",
+        "state 3 rows",
+    ):
+        assert part in text
+    assert "watermark 2026-11-01" in summary(told(watermark="2026-11-01T00:00:00.000Z")[0])
+
+
+def test_prometheus_serves_the_numbers_of_the_last_batch() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(PipelineError, match="cannot serve metrics"), prometheus("127.0.0.1", port):
+            pass
+    with prometheus("127.0.0.1", port) as metrics:
+        for each in told(watermark="2026-11-01T00:00:00.000Z", state_rows=3, state_bytes=4):
+            metrics.report(each)
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+    run = 'pipeline="shop",query="offsets"'
+    for line in (
+        f"barnabas_pipeline_lag_records{{{run}}} 10.0",
+        f"barnabas_pipeline_records_total{{{run}}} 100.0",
+        f'barnabas_pipeline_to_go_records{{partition="1",{run},topic="clicks"}} 5.0',
+        f'barnabas_pipeline_rows_total{{{run},sink="lake"}} 95.0',
+        f"barnabas_pipeline_state_rows{{{run}}} 3.0",
+        f"barnabas_pipeline_watermark_seconds{{{run}}} 1.7934912e+09",
+    ):
+        assert line in text
+
+
+def test_the_report_is_one_page_with_three_plots_and_the_rows() -> None:
+    page = report_html("shop <1>", told())
+    body = ElementTree.fromstring(page[page.index("<body>") : page.index("</html>")])
+    titles = [figure.get("aria-label") for figure in body.iter("svg")]
+    assert titles == ["Throughput", "Batch time", "Lag"]
+    assert body.findtext("h1") == "shop <1>"
+    assert "95" in "".join(body.itertext())
+    assert "http" not in page
+
+
+def test_the_report_of_a_failed_or_idle_run_says_so() -> None:
+    assert "No batch was run" in report_html("shop", [])
+    assert "ended with an error: the disk is full" in report_html("shop", told(), "the disk is full")
+
+
+@pytest.mark.parametrize(
+    ("most", "ticks"),
+    [(0, [0, 1]), (7, [0, 2, 4, 6, 8]), (1000, [0, 250, 500, 750, 1000]), (0.03, [0, 0.01, 0.02, 0.03])],
+)
+def test_axes_have_round_numbers(most: float, ticks: list[float]) -> None:
+    assert round_ticks(most) == pytest.approx(ticks)
+
+
+def test_large_numbers_are_short() -> None:
+    assert [shown(value) for value in (0, 0.25, 999, 25_000, 1_200_000)] == ["0", "0.25", "999", "25 k", "1.2 M"]
+
+
+def test_status_adds_up_all_runs_and_sees_what_came_since(tmp_path: Path) -> None:
+    file = tmp_path / "progress.jsonl"
+    for _ in range(2):
+        with history(file) as lines:
+            for each in told(dead_letters=1):
+                lines.report(each)
+    with open(file, "a") as out:
+        out.write('{"at": 3, "cut')
+    status = status_of("shop", list(read_history(file)), {ZERO: 65, ONE: 155}, is_running=True)
+    assert (status.batches, status.rows, status.dead_letters, status.lag) == (4, {"lake": 190}, 4, 110)
+    assert status_of("shop", list(read_history(tmp_path / "none")), {}, is_running=False).lag == 0
