@@ -6,16 +6,17 @@ Sink and tasks are called as Spark calls them, in this process, so that a driver
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from barnabas import KafkaError, ProducerFenced
 from barnabas.client.admin.transactions import Transactions, TransactionState
-from barnabas.spark import two_phases
+from barnabas.spark import decisions, two_phases
 from barnabas.spark.decisions import Decision, Decisions
 from barnabas.sync import Admin
-from tests.peers import QUICK_JVM, Broker, KafkaServer
+from tests.peers import QUICK_JVM, BarnabasServer, Broker, KafkaServer
 from tests.spark.written_topics import QUERY, Driver, committed, rows, task
 
 
@@ -327,3 +328,30 @@ def test_a_cluster_that_does_not_take_the_time_out_says_so(address: str, topic: 
     patient = Driver(address, topic, **{"kafka.transaction.timeout.ms": "99000000"})
     with pytest.raises(KafkaError, match=r"transaction\.max\.timeout\.ms"):
         patient.tasks(0, ["a"])
+
+
+def test_a_control_topic_that_forgets_is_refused(address: str, topic: str) -> None:
+    with pytest.raises(KafkaError, match=f"topic '{topic}' has cleanup.policy=delete, and would forget decisions"):
+        Driver(address, topic, controlTopic=topic).stream_writer()
+
+
+def test_decisions_are_found_however_far_back_they_are(
+    address: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decisions, "_FIRST_LOOK", 2)
+    quiet = Driver(address, topic, transactionalIdPrefix=f"quiet-{topic}", controlTopic=f"{topic}-control")
+    busy = Driver(address, topic, transactionalIdPrefix=f"busy-{topic}", controlTopic=f"{topic}-control")
+    quiet.run(0, ["a"])
+    for batch in range(5):
+        busy.run(batch, ["b"])
+    quiet.run(0, ["a"])
+    assert committed(address, topic, 6) == [b"a"] + [b"b"] * 5
+
+
+def test_a_topic_that_nobody_makes_is_told_before_the_tasks_begin(
+    tmp_path: Path, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.spark.writer._FIND_MS", 200)
+    settings = {"auto.create.topics.enable": "false"}
+    with BarnabasServer(tmp_path / "data", settings) as server, pytest.raises(KafkaError, match=topic_name):
+        Driver(server.address, topic_name).batch_writer()

@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
+from barnabas.client.admin.configs import Configs, ResourceType
 from barnabas.client.admin.topics import Topics
 from barnabas.client.consumer import Consumer
 from barnabas.client.list_offsets import EARLIEST, LATEST, Isolation, list_offsets
@@ -28,7 +29,8 @@ from barnabas.core.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from barnabas.client.client import Client
 
-TOPIC_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.1"}
+_POLICY = "cleanup.policy"
+TOPIC_CONFIGS = {_POLICY: "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.1"}
 """Small segments, or compaction never gets to the records: it leaves the youngest segment alone."""
 _MOST_REMEMBERED = 1000
 _FORMAT = 1
@@ -141,6 +143,13 @@ class Decisions:
 async def ensure_topic(client: Client, topic: str) -> None:
     """Create the topic if it is not there yet; another driver may be doing the same."""
     if await _exists(client, topic):
+        policy = (await Configs(client).describe(ResourceType.TOPIC, topic, [_POLICY]))[_POLICY].value
+        if policy != TOPIC_CONFIGS[_POLICY]:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"topic {topic!r} has {_POLICY}={policy}, and would forget decisions; set it to compact, or name "
+                "another topic by the option controlTopic",
+            )
         return
     try:
         await Topics(client).create(topic, partitions=1, configs=TOPIC_CONFIGS)

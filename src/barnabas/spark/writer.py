@@ -9,7 +9,7 @@ from uuid import uuid4
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from barnabas.client.options import WrongOption
-from barnabas.spark.cluster import run
+from barnabas.spark.cluster import open_client, run
 from barnabas.spark.decisions import Work
 from barnabas.spark.row_batches import check_columns
 from barnabas.spark.task_writer import Written, write_at_least_once, write_exactly_once, write_nothing
@@ -20,14 +20,26 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from barnabas.client.produce.open_transaction import OpenTransaction
+    from barnabas.spark.kafka_options import KafkaOptions
     from barnabas.spark.write_options import WriteOptions
+
+
+_FIND_MS = 10_000
 
 
 def batch_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
     if overwrite:
         raise WrongOption('a topic cannot be overwritten; use mode("append")')
     check_columns(schema, options.topic)
+    if options.topic is not None:
+        run(_find(options.kafka, options.topic))
     return PlainWriter(options) if options.prefix is None else ExactWriter(options)
+
+
+async def _find(kafka: KafkaOptions, topic: str) -> None:
+    """A topic that is not there, and that the cluster does not make, is better told before the tasks wait for it."""
+    async with open_client(kafka) as client:
+        await client.retrying(lambda: client.metadata.topic(topic, create=True), timeout_ms=_FIND_MS)
 
 
 class PlainWriter(DataSourceArrowWriter):
