@@ -31,20 +31,24 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
 }
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+"""What Delta asks for, where its jars are."""
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Ready for `format("barnabas")`; its temporary files and tables go with the tests'."""
+    """Has found `format("barnabas")` by itself; its temporary files and tables go with the tests'."""
     java()
     from pyspark.sql import SparkSession
-
-    from barnabas.spark import register
 
     scratch = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2,4]").appName("barnabas-tests")
-    for name, value in SETTINGS.items():
+    for name, value in {**SETTINGS, **(DELTA if any(DELTA_JARS.glob("*.jar")) else {})}.items():
         builder = builder.config(name, value)
     session = (
         builder.config("spark.local.dir", str(scratch / "local"))
@@ -53,7 +57,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
-    register(session)
     try:
         yield session
     finally:

@@ -148,13 +148,14 @@ class ColumnReader:
     A batch that is corrupt raises CorruptBatch and adds no row; what was gathered before it can still be finished.
     """
 
-    __slots__ = ("_limit_bytes", "_sink", "_wanted", "next_offset", "rows")
+    __slots__ = ("_limit_bytes", "_sink", "_wanted", "next_offset", "rows", "size_bytes")
 
     def __init__(self, wanted: Column = Column.ALL, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
         self._wanted = wanted
         self._limit_bytes = limit_bytes
         self._sink = _new_sink(wanted)
         self.rows = 0
+        self.size_bytes = 0  # of the records in the batches that were added, decompressed
         self.next_offset = 0  # where the next fetch should begin: behind the last batch that was passed
 
     def add(
@@ -190,6 +191,7 @@ class ColumnReader:
         """Add the records of one batch that was verified before."""
         section = section_of(batch, header, self._limit_bytes)
         self.rows = self._sink.decode(section, header, from_offset, until_offset)
+        self.size_bytes += len(section)
 
     def finish(self) -> Columns:
         """What was gathered; the reader begins anew."""
@@ -197,7 +199,7 @@ class ColumnReader:
         offset, timestamp, header_ends = sink.integers()
         key, value, header_key, header_value = sink.binaries()
         self._sink = _new_sink(wanted)
-        self.rows = 0
+        self.rows = self.size_bytes = 0
         return Columns(
             rows=rows,
             key=_binary(key, rows) if Column.KEY in wanted else None,

@@ -17,8 +17,9 @@ from barnabas.spark.options import Assign, Subscribe, SubscribePattern, Topics
 
 T = TypeVar("T")
 
-FETCH_BYTES = 8 << 20
-"""Of one fetch, unless the options say otherwise: a task reads one partition, so it can take much at once."""
+SMALLEST_FETCH, LARGEST_FETCH = 1 << 20, 8 << 20
+"""In bytes, unless the options say otherwise: a task reads one partition, so it can take much of it at once."""
+_BYTES_PER_RECORD = 1024
 
 NEW_TOPIC_GRACE_MS = 3000
 """A broker learns of a new topic a moment after the controller: so long an unknown one may be a new one."""
@@ -44,14 +45,16 @@ def open_client(kafka: KafkaOptions) -> Client:
     return connect(kafka.bootstrap, **kafka.client_settings())
 
 
-def fetch_options(kafka: KafkaOptions) -> FetchOptions:
+def fetch_options(kafka: KafkaOptions, offsets: int) -> FetchOptions:
+    """For a range of so many offsets: a small one is not to bring much of what follows it."""
     settings = kafka.settings
+    fetch_bytes = max(SMALLEST_FETCH, min(LARGEST_FETCH, _BYTES_PER_RECORD * offsets))
     return FetchOptions(
         isolation_level=settings.get("isolation_level", Isolation.READ_UNCOMMITTED),
         fetch_max_wait_ms=settings.get("fetch_max_wait_ms", 500),
         fetch_min_bytes=settings.get("fetch_min_bytes", 1),
         fetch_max_bytes=settings.get("fetch_max_bytes", 50 << 20),
-        max_partition_fetch_bytes=settings.get("max_partition_fetch_bytes", FETCH_BYTES),
+        max_partition_fetch_bytes=settings.get("max_partition_fetch_bytes", fetch_bytes),
         check_crcs=settings.get("check_crcs", True),
         client_rack=settings.get("client_rack", ""),
         auto_offset_reset="none",

@@ -147,9 +147,13 @@ _OPTIONS: Mapping[str, Parse[Any]] = {
 
 def parse_columns(options: Mapping[str, str]) -> tuple[str, ...]:
     """The columns of the read: those that `columns` names, else all, headers only where they are asked for."""
-    chosen = parse_all(options, {name: _OPTIONS[name] for name in ("columns", "includeHeaders")})
-    columns: tuple[str, ...] = chosen.get("columns", ALL_COLUMNS if chosen.get("includeHeaders") else PLAIN_COLUMNS)
-    return columns
+    chosen = parse_all(options, {"includeHeaders": boolean})
+    return named_columns(options) or (ALL_COLUMNS if chosen.get("includeHeaders") else PLAIN_COLUMNS)
+
+
+def named_columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Those that `columns` names, if it is given."""
+    return parse_all(options, {"columns": _columns}).get("columns")
 
 
 def parse_batch_options(options: Mapping[str, str]) -> ReadOptions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from heapq import heapify, heapreplace
 from itertools import pairwise
 
 
@@ -27,21 +28,32 @@ class OffsetRange:
 def split_ranges(
     ranges: Iterable[OffsetRange], *, min_partitions: int | None = None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """The same offsets in pieces of at most `max_records`, and in at least about `min_partitions` pieces.
+    """The same offsets in pieces of at most `max_records`, at least `min_partitions` of them if there are enough.
 
-    Larger ranges are cut into more pieces, in proportion to their size. Empty ranges are left out.
+    Without either, a range is one piece. Empty ranges are left out.
     """
-    whole = sorted(given for given in ranges if given.size > 0)
+    pieces = sorted(given for given in ranges if given.size > 0)
     if max_records is not None:
-        whole = [piece for given in whole for piece in _cut(given, -(-given.size // max_records))]
-    if min_partitions is None or len(whole) >= min_partitions:
-        return whole
-    total = sum(given.size for given in whole)
-    return [piece for given in whole for piece in _cut(given, round(given.size * min_partitions / total))]
+        pieces = [piece for given in pieces for piece in _cut(given, -(-given.size // max_records))]
+    if min_partitions is None or len(pieces) >= min_partitions:
+        return pieces
+    counts = _counts([given.size for given in pieces], min_partitions)
+    return [piece for given, count in zip(pieces, counts) for piece in _cut(given, count)]
+
+
+def _counts(sizes: list[int], total: int) -> list[int]:
+    """Into how many pieces to cut each, so that there are `total`: always the one whose pieces are largest."""
+    counts = [1] * len(sizes)
+    heap: list[tuple[float, int]] = [(-size, index) for index, size in enumerate(sizes)]
+    heapify(heap)
+    for _ in range(min(total, sum(sizes)) - len(sizes)):
+        index = heap[0][1]
+        counts[index] += 1
+        heapreplace(heap, (-sizes[index] / counts[index], index))
+    return counts
 
 
 def _cut(given: OffsetRange, count: int) -> list[OffsetRange]:
     """Pieces whose sizes differ by one at most."""
-    count = max(1, min(count, given.size))
     bounds = [given.start + given.size * index // count for index in range(count + 1)]
     return [replace(given, start=start, end=end) for start, end in pairwise(bounds)]

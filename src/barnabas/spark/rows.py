@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow
 import pyarrow.compute
 
-from barnabas.records.columns import Column, ColumnReader, Columns, HeadersColumn
-from barnabas.spark.ranges import OffsetRange
+from barnabas.records.columns import BinaryColumn, Column, ColumnReader, Columns, HeadersColumn
 from barnabas.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
     from barnabas.client.consume.chunks import Chunk
+    from barnabas.spark.ranges import OffsetRange
 
 ROWS_PER_BATCH = 32_768
 """About so many, for a batch of the log is never cut: enough that what a batch costs by itself does not count."""
+BYTES_PER_BATCH = 16 << 20
+"""About so many, decompressed: few enough that what Spark holds of a task stays small."""
 
 _DECODED = {
     "key": Column.KEY,
@@ -37,9 +39,11 @@ class RowBatches:
         for name in names:
             columns |= _DECODED.get(name, Column(0))
         self._reader = ColumnReader(columns)
+        self._largest = 0
+        """How many bytes of values a batch had at most, for which room is made at once."""
         self._types: list[tuple[int, int]] = []
         """Per batch of the log: its timestamp type, and how many rows there were with it."""
-        self._constants = {"topic": _Repeated(wanted.topic), "partition": _Repeated(wanted.partition)}
+        self._repeated: dict[object, pyarrow.Array] = {}
 
     def add(self, chunk: Chunk) -> Iterator[pyarrow.RecordBatch]:
         """What a fetch brought, as far as it is in the range."""
@@ -48,77 +52,83 @@ class RowBatches:
                 break
             self._reader.add_checked(batch, header, chunk.from_offset, self._range.end)
             self._types.append((int(header.is_log_append_time), self._reader.rows))
-            if self._reader.rows >= ROWS_PER_BATCH:
+            if self._reader.rows >= ROWS_PER_BATCH or self._reader.size_bytes >= BYTES_PER_BATCH:
                 yield self._finish()
         if self._reader.rows:
             yield self._finish()
 
     def _finish(self) -> pyarrow.RecordBatch:
         columns = self._reader.finish()
-        arrays = [self._array(field, columns) for field in self._schema]
+        if columns.value is not None:
+            self._largest = max(self._largest, len(columns.value.data))
+            self._reader.expect(self._largest)
+        arrays = [self._array(field.name, field.type, columns) for field in self._schema]
         self._types.clear()
         return pyarrow.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _array(self, field: Any, columns: Columns) -> pyarrow.Array:
-        match field.name:
+    def _array(self, name: str, kind: Any, columns: Columns) -> pyarrow.Array:
+        match name:
             case "key":
-                assert columns.key is not None
-                return columns.key.to_arrow()
+                return _binary(columns.key)
             case "value":
-                assert columns.value is not None
-                return columns.value.to_arrow()
+                return _binary(columns.value)
+            case "topic":
+                return self._repeat(self._range.topic, kind, columns.rows)
+            case "partition":
+                return self._repeat(self._range.partition, kind, columns.rows)
             case "offset":
-                return _integers(columns.offset, columns.rows)
+                return _integers(columns.offset)
             case "timestamp":
-                milliseconds = _integers(columns.timestamp_ms, columns.rows)
-                return pyarrow.compute.multiply_checked(milliseconds, 1000).view(field.type)
+                return self._microseconds(columns.timestamp_ms).view(kind)
             case "timestampType":
-                return self._timestamp_types(columns.rows, field.type)
-            case "headers":
-                assert columns.headers is not None
-                return _headers(columns.headers, field.type)
-            case name:
-                return self._constants[name].array(columns.rows, field.type)
+                return self._timestamp_types(kind, columns.rows)
+            case _:
+                return _headers(columns.headers, kind)
 
-    def _timestamp_types(self, rows: int, kind: Any) -> pyarrow.Array:
-        if len({kind for kind, _ in self._types}) == 1:
-            return self._constants.setdefault(f"type {self._types[0][0]}", _Repeated(self._types[0][0])).array(
-                rows, kind
-            )
-        before, parts = 0, []
+    def _repeat(self, value: object, kind: Any, rows: int) -> pyarrow.Array:
+        """A value for every row, made once for as many rows as a batch had so far."""
+        made = self._repeated.get((value, kind))
+        if made is None or len(made) < rows:
+            made = self._repeated[value, kind] = pyarrow.repeat(pyarrow.scalar(value, kind), rows)
+        return made[:rows]
+
+    def _microseconds(self, milliseconds: memoryview | None) -> pyarrow.Array:
+        try:
+            return pyarrow.compute.multiply_checked(_integers(milliseconds), 1000)
+        except pyarrow.ArrowInvalid:
+            raise ValueError(f"{self._range} holds a timestamp that Spark cannot hold; leave that column out") from None
+
+    def _timestamp_types(self, kind: Any, rows: int) -> pyarrow.Array:
+        """0 for the time of creation, 1 for that of appending: they differ where the topic's setting was changed."""
+        first = self._types[0][0]
+        if all(value == first for value, _ in self._types):
+            return self._repeat(first, kind, rows)
+        parts, before = [], 0
         for value, until in self._types:
             parts.append(pyarrow.repeat(pyarrow.scalar(value, kind), until - before))
             before = until
         return pyarrow.concat_arrays(parts)
 
 
-class _Repeated:
-    """A value for every row; made once for as many rows as a batch had so far."""
-
-    def __init__(self, value: object) -> None:
-        self._value = value
-        self._made: Any = None
-
-    def array(self, rows: int, kind: Any) -> pyarrow.Array:
-        if self._made is None or len(self._made) < rows:
-            self._made = pyarrow.repeat(pyarrow.scalar(self._value, kind), rows)
-        return self._made[:rows]
+def _binary(column: BinaryColumn | None) -> pyarrow.Array:
+    assert column is not None
+    return column.to_arrow()
 
 
-def _integers(view: memoryview | None, rows: int) -> pyarrow.Array:
-    assert view is not None
-    return pyarrow.Array.from_buffers(pyarrow.int64(), rows, [None, pyarrow.py_buffer(view)], 0)
+def _integers(column: memoryview | None) -> pyarrow.Array:
+    assert column is not None
+    return pyarrow.Array.from_buffers(pyarrow.int64(), len(column), [None, pyarrow.py_buffer(column)], 0)
 
 
-def _headers(column: HeadersColumn, kind: Any) -> pyarrow.Array:
+def _headers(column: HeadersColumn | None, kind: Any) -> pyarrow.Array:
     """Lists of pairs; null, as in Spark's own source, for a record without any."""
+    assert column is not None
     rows = len(column.ends) - 1
     if column.ends[rows] == 0:
         return pyarrow.nulls(rows, kind)
-    pairs = pyarrow.StructArray.from_arrays(
-        [column.key.to_arrow(text=True), column.value.to_arrow()], fields=list(kind.value_type)
-    )
-    ends = pyarrow.py_buffer(column.ends)
-    places = pyarrow.Array.from_buffers(pyarrow.int32(), rows + 1, [None, ends], 0)
-    has_any = pyarrow.compute.not_equal(places[1:], places[:-1])
-    return pyarrow.Array.from_buffers(kind, rows, [has_any.buffers()[1], ends], children=[pairs])
+    arrays = [column.key.to_arrow(text=True), column.value.to_arrow()]
+    pairs = pyarrow.StructArray.from_arrays(arrays, fields=list(kind.value_type))
+    buffer = pyarrow.py_buffer(column.ends)
+    ends = pyarrow.Array.from_buffers(pyarrow.int32(), rows + 1, [None, buffer], 0)
+    has_any = pyarrow.compute.not_equal(ends[1:], ends[:-1])
+    return pyarrow.Array.from_buffers(kind, rows, [has_any.buffers()[1], buffer], children=[pairs])

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from barnabas.client.options import WrongOption
+from barnabas.spark.option_values import check_known
+
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
@@ -30,6 +33,21 @@ def spark_schema(columns: Sequence[str]) -> StructType:
         "headers": types.ArrayType(header),
     }
     return types.StructType([types.StructField(name, kinds[name]) for name in columns])
+
+
+def chosen_columns(schema: StructType, named: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The columns of a schema, which may be the user's: some of ours, with their types; `columns` names the same."""
+    check_known(schema.fieldNames(), ALL_COLUMNS, "column")
+    right = {name.lower(): name for name in ALL_COLUMNS}
+    for given, ours in zip(schema, spark_schema([right[name.lower()] for name in schema.fieldNames()])):
+        if given.name != ours.name or given.dataType != ours.dataType or not given.nullable:
+            raise WrongOption(
+                f"the schema has {given.simpleString()}{'' if given.nullable else ' not null'} where the source has "
+                f"{ours.simpleString()}, which may be null; convert it in the DataFrame"
+            )
+    if named is not None and list(named) != schema.fieldNames():
+        raise WrongOption(f"columns={','.join(named)} and a schema of other columns exclude each other; give one")
+    return tuple(schema.fieldNames())
 
 
 def arrow_schema(columns: Sequence[str]) -> pyarrow.Schema:

@@ -1,4 +1,7 @@
-"""The data source `barnabas`: it hands Spark's options to the readers and writers that do the work."""
+"""The data source `barnabas`: it hands Spark's options to the readers and writers that do the work.
+
+Every process that Spark starts for a read or a write loads this module, so it loads the rest only where it is needed.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,6 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from barnabas.spark.options import parse_batch_options, parse_columns, parse_stream_options
-from barnabas.spark.reader import BatchReader
-from barnabas.spark.schema import spark_schema
-from barnabas.spark.stream_reader import StreamReader
-from barnabas.spark.stream_writer import stream_writer
-from barnabas.spark.write_options import parse_batch_write_options, parse_stream_write_options
-from barnabas.spark.writer import batch_writer
-
 
 class BarnabasSource(DataSource):
     """Options and columns are those of Spark's own Kafka source."""
@@ -28,16 +23,36 @@ class BarnabasSource(DataSource):
         return "barnabas"
 
     def schema(self) -> StructType:
+        from barnabas.spark.options import parse_columns
+        from barnabas.spark.schema import spark_schema
+
         return spark_schema(parse_columns(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(parse_batch_options(self.options), tuple(schema.fieldNames()))
+        from barnabas.spark.options import named_columns, parse_batch_options
+        from barnabas.spark.reader import BatchReader, FilteringBatchReader
+        from barnabas.spark.schema import chosen_columns
+
+        options = parse_batch_options(self.options)
+        reader = FilteringBatchReader if options.push_filters else BatchReader
+        return reader(options, chosen_columns(schema, named_columns(self.options)))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return StreamReader(parse_stream_options(self.options), tuple(schema.fieldNames()))
+        from barnabas.spark.options import named_columns, parse_stream_options
+        from barnabas.spark.schema import chosen_columns
+        from barnabas.spark.stream_reader import StreamReader
+
+        columns = chosen_columns(schema, named_columns(self.options))
+        return StreamReader(parse_stream_options(self.options), columns)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from barnabas.spark.write_options import parse_batch_write_options
+        from barnabas.spark.writer import batch_writer
+
         return batch_writer(parse_batch_write_options(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from barnabas.spark.stream_writer import stream_writer
+        from barnabas.spark.write_options import parse_stream_write_options
+
         return stream_writer(parse_stream_write_options(self.options), schema)

@@ -13,7 +13,12 @@ import pytest
 from barnabas.client.client import Client
 from barnabas.client.connections import Address
 from barnabas.client.consume.consumer_errors import CorruptRecords, LogTruncated
+from barnabas.client.consume.fetch_options import FetchOptions
+from barnabas.client.consume.fetcher import Fetcher
+from barnabas.client.consume.locator import Locator
+from barnabas.client.consume.positions import Begin
 from barnabas.client.consumer import Consumer
+from barnabas.client.list_offsets import Isolation
 from barnabas.client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo, TopicPartition
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import ErrorCode
@@ -132,6 +137,24 @@ def test_what_is_buffered_of_a_cut_log_is_fetched_again() -> None:
 
     consuming(script, work)
     assert [wanted.fetch_offset for _, wanted in script.asked[:3]] == [0, 10, 4]
+
+
+def test_nothing_is_fetched_behind_the_end_of_a_range() -> None:
+    script = Script(answer(batch(0, 10)), answer(batch(10, 10)))
+    options = FetchOptions(Isolation.READ_UNCOMMITTED, 500, 1, 50 << 20, 1 << 20, True, "", "none", 300_000)
+
+    async def work() -> None:
+        client = ScriptedClient(script)
+        fetcher = Fetcher(client, options, Locator(client, options, None))
+        fetcher.add(PARTITION, Begin.RESET, 0, until=15)
+        fetcher.pump()
+        while (fetcher.states[PARTITION].fetch_offset or 0) < 15:
+            await fetcher.wait(5)
+        await asyncio.sleep(0)
+        await fetcher.close()
+
+    asyncio.run(asyncio.wait_for(work(), 20))
+    assert [wanted.fetch_offset for _, wanted in script.asked] == [0, 10]
 
 
 def test_a_nearer_replica_is_read_until_it_fails() -> None:

@@ -76,6 +76,16 @@ def test_a_reader_gathers_several_fetches_and_knows_where_the_next_begins() -> N
     assert rows_of(reader.finish()) == [*read_records(data), Record(5000, -1, b"k", b"v")]
 
 
+def test_a_reader_tells_how_many_bytes_it_holds_decompressed() -> None:
+    builder = BatchBuilder(Compression.ZSTD)
+    builder.append(None, bytes(100_000))
+    reader = ColumnReader(Column.OFFSET)
+    reader.add(memoryview(builder.build(0)))
+    assert 100_000 < reader.size_bytes < 100_100
+    reader.finish()
+    assert reader.size_bytes == 0
+
+
 @pytest.mark.parametrize("wanted", [Column.KEY, Column.VALUE, Column.OFFSET, Column.TIMESTAMP, Column.HEADERS])
 def test_a_column_alone_is_as_it_is_among_all(wanted: Column) -> None:
     data = memoryview(fetched())

@@ -78,9 +78,10 @@ class Fetcher:
 
     # what the consumer asks for
 
-    def add(self, partition: TopicPartition, begin: Begin, offset: int | None = None) -> None:
-        """Begin to read a partition; `pump` sets it going."""
+    def add(self, partition: TopicPartition, begin: Begin, offset: int | None = None, until: int | None = None) -> None:
+        """Begin to read a partition, up to an offset if one is given; `pump` sets it going."""
         state = self.states[partition] = PartitionState(partition, begin)
+        state.until = until
         if offset is not None:
             state.place(offset)
 
@@ -199,7 +200,7 @@ class Fetcher:
                 homeless.append(state)
             elif state.fetch_offset is None:
                 lost.append(state)
-            elif state.paused:
+            elif state.paused or (state.until is not None and state.fetch_offset >= state.until):
                 continue
             elif state.buffered_bytes >= self._options.max_partition_fetch_bytes:
                 full.add(broker)

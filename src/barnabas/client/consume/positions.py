@@ -108,6 +108,8 @@ class PartitionState:
         self.buffered_bytes = 0
         self.reading: Reading | None = None
         self.fetch_offset: int | None = None
+        self.until: int | None = None
+        """Where a range ends: nothing is fetched from there on."""
         self.fetch_epoch = -1
         """Of the leader that wrote the record before `fetch_offset`, by which a broker tells if that is still there."""
         self.high_watermark = -1
