@@ -19,6 +19,7 @@ from barnabas.spark.fetching import read_range
 from barnabas.spark.offsets import nested
 from barnabas.spark.stream_places import load_place
 from barnabas.spark.stream_planner import StreamPlanner
+from barnabas.spark.worker_logs import show_warnings
 
 if TYPE_CHECKING:
     import pyarrow
@@ -83,6 +84,7 @@ class _Driver:
     """A planner with its client and its event loop, which turns while Spark waits for an answer."""
 
     def __init__(self, options: ReadOptions) -> None:
+        show_warnings()
         self.runner = new_runner()
         try:
             self._client = self.runner.run(_opened(options))
