@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.spark.lake.compact_plan import HourPlan, WrittenGroup, compact_entry, group_names, plan_hours
 from barnabas.spark.lake.errors import LakeError
 from barnabas.spark.lake.filesystem import HadoopFileSystem, explained
-from barnabas.spark.lake.formats import READ_OPTIONS, WRITE_OPTIONS
+from barnabas.spark.lake.formats import read_options, write_options
 from barnabas.spark.lake.hours import hour_text
 from barnabas.spark.lake.lake import Lake
 from barnabas.spark.lake.manifest import DataFile, State
@@ -77,8 +77,8 @@ def _write_group(
     order = [name for name in ORDER if name in frame.columns]
     rows = frame.sortWithinPartitions(*order) if order else frame
     with explained(f"write {fs.full(directory)}"):
-        rows.write.format(how.format).options(**WRITE_OPTIONS[how.format], **how.options).save(fs.full(directory))
-        reader = spark.read.format(how.format).options(**READ_OPTIONS[how.format], **how.options)
+        rows.write.format(how.format).options(**write_options(how.format, how.options)).save(fs.full(directory))
+        reader = spark.read.format(how.format).options(**read_options(how.format, how.options))
         count = reader.schema(frame.schema).load(fs.full(directory)).count()
     expected = sum(file.rows for file in group)
     if count != expected:

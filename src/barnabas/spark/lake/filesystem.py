@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.spark.lake.errors import LakeError
@@ -123,10 +122,11 @@ class HadoopFileSystem:
 @contextmanager
 def explained(action: str) -> Iterator[None]:
     """What a file system could not do for us or for Spark, as one sentence; other failures go on as they are."""
-    java_error: type[Exception] = import_module("py4j.protocol").Py4JJavaError
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
     try:
         yield
-    except java_error as error:
+    except Py4JJavaError as error:
         cause = _innermost(error)
         if _IO_EXCEPTION not in _class_names(cause):
             raise

@@ -16,20 +16,37 @@ class FileFormat(StrEnum):
     CSV = "csv"
 
 
-WRITE_OPTIONS: Mapping[FileFormat, Mapping[str, str]] = {
+_TIMES = {
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Texts with every microsecond, and the same ones in every session."""
+_CSV = {**_TIMES, "header": "true", "escape": '"', "nullValue": r"\N"}
+"""Null as Hive writes it, or it could not be told from an empty text."""
+_WRITE_OPTIONS: Mapping[FileFormat, Mapping[str, str]] = {
     FileFormat.PARQUET: {},
     FileFormat.ORC: {},
-    # A null field must be told from a missing one neither here nor there, but hours must have the same lines each time.
-    FileFormat.JSON: {"ignoreNullFields": "true"},
-    FileFormat.CSV: {"header": "true", "escape": '"', "emptyValue": '""', "nullValue": ""},
+    FileFormat.JSON: _TIMES,
+    FileFormat.CSV: {**_CSV, "emptyValue": '""'},
 }
-READ_OPTIONS: Mapping[FileFormat, Mapping[str, str]] = {
+_READ_OPTIONS: Mapping[FileFormat, Mapping[str, str]] = {
     FileFormat.PARQUET: {},
     FileFormat.ORC: {},
-    FileFormat.JSON: {"mode": "FAILFAST"},
-    # Older files have the first columns of newer ones.
-    FileFormat.CSV: {"header": "true", "escape": '"', "multiLine": "true", "emptyValue": "", "nullValue": ""},
+    FileFormat.JSON: {**_TIMES, "mode": "FAILFAST"},
+    FileFormat.CSV: {**_CSV, "emptyValue": "", "multiLine": "true"},
 }
+
+
+def write_options(format: FileFormat, given: Mapping[str, str]) -> dict[str, str]:
+    """For Spark's writer; what the lake's owner has chosen counts more."""
+    return {**_WRITE_OPTIONS[format], **given}
+
+
+def read_options(format: FileFormat, given: Mapping[str, str]) -> dict[str, str]:
+    return {**_READ_OPTIONS[format], **given}
+
+
 _CSV_CANNOT_HOLD = ("binary", "struct", "array", "map", "variant")
 
 

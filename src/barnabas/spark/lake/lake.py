@@ -7,7 +7,7 @@ else is done, because only the file system knows whether the entry is there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import RLock
 from uuid import uuid4
 
@@ -44,6 +44,7 @@ class Lake:
         with self._lock:
             state = self.state()
             clean_staging(self.fs)
+            self._probe()
             if state.table is None:
                 self._begin()
             elif state.table != self._policy.table:
@@ -88,6 +89,9 @@ class Lake:
                 late=self._policy.late,
                 schema=self._evolved(state, schema),
             )
+            if not entry.moves:  # a staging directory that is there tells that something is left to do
+                self.fs.delete(staging)
+                entry = replace(entry, staging=None)
             self.commit(self._with_hours(state, entry, seen))
 
     def complete_hours(self, seen: Observation) -> None:
@@ -116,6 +120,12 @@ class Lake:
 
     def _with_hours(self, state: State, entry: Entry, seen: Observation | None) -> Entry:
         return entry if seen is None else complete_hours(state, entry, seen, self._policy.lateness_ms)
+
+    def _probe(self) -> None:
+        """A directory that cannot be written should say so before anything is read for it."""
+        probe = f"{STAGING}/probe"
+        self.fs.write(probe, b"")
+        self.fs.delete(probe)
 
     def _begin(self) -> None:
         others = [listed.name for listed in self.fs.list("") if not listed.name.startswith(("_", "."))]

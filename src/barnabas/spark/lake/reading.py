@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.spark.lake.errors import LakeError
 from barnabas.spark.lake.filesystem import FileSystem, HadoopFileSystem
-from barnabas.spark.lake.formats import READ_OPTIONS, FileFormat
+from barnabas.spark.lake.formats import FileFormat, read_options
 from barnabas.spark.lake.manifest import Entry, State
 from barnabas.spark.lake.manifest_log import ManifestLog
 
@@ -44,7 +44,7 @@ def read_files(
     if not files:
         return spark.createDataFrame([], schema)
     kind = FileFormat(state.table.format)
-    reader = spark.read.format(kind).options(**READ_OPTIONS[kind], **options).schema(schema)
+    reader = spark.read.format(kind).options(**read_options(kind, options)).schema(schema)
     return reader.load([fs.full(path) for path in files])
 
 

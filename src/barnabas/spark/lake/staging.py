@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.spark.lake.commit import StagedFile
 from barnabas.spark.lake.errors import LakeError, WrongSchema
 from barnabas.spark.lake.filesystem import HadoopFileSystem, explained
-from barnabas.spark.lake.formats import READ_OPTIONS, WRITE_OPTIONS, FileFormat
+from barnabas.spark.lake.formats import FileFormat, read_options, write_options
 from barnabas.spark.lake.hours import FIRST_HOUR, LAST_HOUR, NO_VALUE
 from barnabas.spark.lake.names import PartName
 from barnabas.spark.pipeline.sinks import OFFSET, PARTITION, TOPIC
@@ -57,7 +57,7 @@ def stage(
     with explained(f"write {fs.full(directory)}"):
         (
             ordered.write.format(how.format)
-            .options(**WRITE_OPTIONS[how.format], **how.options)
+            .options(**write_options(how.format, how.options))
             .option("maxRecordsPerFile", how.max_records_per_file)
             .partitionBy(*places)
             .save(fs.full(directory))
@@ -111,7 +111,7 @@ def _counted(
 
     written = (
         spark.read.format(how.format)
-        .options(**READ_OPTIONS[how.format], **how.options)
+        .options(**read_options(how.format, how.options))
         .schema(placed.schema)
         .load(fs.full(directory))
     )
