@@ -52,7 +52,7 @@ def run_backfill(
     with opened as job, opened_sinks(job) as sinks:
         layout = job.layout()
         span = Span(job.topics.at_time(layout, backfill.first), job.topics.at_time(layout, backfill.last))
-        by_offsets, _ = sort_sinks(job, sinks)
-        run = OffsetRun(job, by_offsets, span)
+        feeds = sort_sinks(job, sinks)
+        run = OffsetRun(job, [*feeds.by_offsets, *feeds.by_tasks], span)
         run.run()
         return run.totals

@@ -55,7 +55,8 @@ class OffsetRun:
         self._cut_off = last
         self.totals = Totals()
 
-    def run(self) -> None:
+    def run(self, between: Callable[[], None] = lambda: None) -> None:
+        """`between` is called between batches, for those who have to look after other things meanwhile."""
         job = self._job
         goes_on = job.pipeline.mode is Mode.MICRO_BATCH
         layout = job.layout()
@@ -69,6 +70,7 @@ class OffsetRun:
                 self._do(plan, layout, latest, meter)
             elif not goes_on:
                 return
+            between()
             if goes_on:
                 job.stop.wait(max(0.0, job.pipeline.trigger_ms / 1000 - (time.monotonic() - began)))
                 layout = job.layout()

@@ -8,11 +8,19 @@ from barnabas.spark.pipeline.sinks import Offsets
 from barnabas.spark.pipeline.state import State
 from barnabas.spark.pipeline.topics import Layout, Positions, TopicOffsets
 
+_REMEDY = "to begin again, give the pipeline another name and state, and a lake another path"
+
 
 def find_origin(pipeline: Pipeline, topics: TopicOffsets, layout: Layout, state: State) -> Positions:
     """What the state says, and for partitions that it does not know: the source's start, or the beginning of one that
     was added to a topic since."""
-    known = state.origin()
+    known, ids = state.origin(), state.topic_ids()
+    for topic, topic_id in layout.topic_ids.items():
+        if ids.get(topic, topic_id) != topic_id:
+            raise PipelineError(
+                f"topic {topic!r} was deleted and made anew since the pipeline began, so that its offsets are those of "
+                f"other records; {_REMEDY}"
+            )
     found: Positions = {}
     for source in pipeline.sources:
         partitions = layout.partitions[source.name]
@@ -23,7 +31,7 @@ def find_origin(pipeline: Pipeline, topics: TopicOffsets, layout: Layout, state:
             at = {**(topics.start(source, partitions) if begins else topics.earliest(only)), **at}
         found.update(at)
     if found != known:
-        state.save_origin({**known, **found})
+        state.save_origin({**known, **found}, {**ids, **layout.topic_ids})
     return found
 
 
@@ -35,5 +43,5 @@ def check_within(sink: str, at: Offsets, latest: Offsets) -> None:
             topic, number = partition
             raise PipelineError(
                 f"sink {sink!r} has partition {number} of topic {topic!r} up to offset {offset}, but that ends at "
-                f"{end}: the topic was made anew or cut; use another name for the pipeline to begin again"
+                f"{end}: the topic was made anew or cut; {_REMEDY}"
             )

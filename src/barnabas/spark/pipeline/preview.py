@@ -11,26 +11,30 @@ from barnabas.spark.pipeline.offset_run import OffsetSink
 from barnabas.spark.pipeline.origin import find_origin
 from barnabas.spark.pipeline.plan import earliest, plans_ahead, position, to_go
 from barnabas.spark.pipeline.runner import sort_sinks
-from barnabas.spark.pipeline.sinks import Sink
+from barnabas.spark.pipeline.sinks import Offsets, Sink
 
 
 def preview(job: Job, sinks: Mapping[str, Sink]) -> dict[str, Any]:
     """How each sink is fed and how much lies before it, and the batches with their offsets."""
-    by_offsets, streams = sort_sinks(job, sinks)
+    feeds = sort_sinks(job, sinks)
     layout = job.layout()
     latest = job.topics.latest(layout)
     origin = find_origin(job.pipeline, job.topics, layout, job.state)
-    at = {each.sink.name: position(each.sink.done_offsets(), layout.parts(each.sources, origin)) for each in by_offsets}
+
+    def at(each: OffsetSink) -> Offsets:
+        return position(each.sink.done_offsets(), layout.parts(each.sources, origin))
+
+    ways = {"offsets": feeds.by_offsets, "tasks": feeds.by_tasks}
     rows = [
-        {"sink": each.sink.name, "view": _view(each), "fed_by": "offsets", "to_read": to_go(at[each.sink.name], latest)}
-        for each in by_offsets
+        {"sink": each.sink.name, "view": _view(each), "fed_by": way, "to_read": to_go(at(each), latest)}
+        for way, some in ways.items()
+        for each in some
     ]
-    rows += [
-        {"sink": each.sink.name, "view": each.view, "fed_by": "stateful query", "to_read": None} for each in streams
-    ]
+    rows += [{"sink": each.sink.name, "view": each.view, "fed_by": "query", "to_read": None} for each in feeds.streams]
     last = job.state.last_plan()
-    number = 0 if last is None else last.number + 1
-    plans = plans_ahead(number, earliest(at.values()), latest, job.pipeline.max_records_per_batch)
+    first = 0 if last is None else last.number + 1
+    start = earliest(at(each) for each in (*feeds.by_offsets, *feeds.by_tasks))
+    plans = plans_ahead(first, start, latest, job.pipeline.max_records_per_batch)
     batches = [
         {"batch": plan.number, "topic": topic, "partition": number, "from": plan.start[topic, number], "to": end}
         for plan in plans

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.spark import register
+from barnabas.spark.lake.sink import LakeSink
 from barnabas.spark.pipeline import dead_letters
 from barnabas.spark.pipeline.definition import Emit, Mode, Pipeline, SinkDefinition, Source
 from barnabas.spark.pipeline.errors import PipelineError
@@ -16,6 +18,7 @@ from barnabas.spark.pipeline.explain import explain
 from barnabas.spark.pipeline.failures import UnreadableRecord, brief, unreadable_in
 from barnabas.spark.pipeline.frames import Frames
 from barnabas.spark.pipeline.job import Job, Totals
+from barnabas.spark.pipeline.lake_run import LakeRun
 from barnabas.spark.pipeline.lock import run_lock
 from barnabas.spark.pipeline.offset_run import OffsetRun, OffsetSink
 from barnabas.spark.pipeline.reporters import Reporter, Reporters
@@ -42,16 +45,20 @@ def run_pipeline(
     """Run a pipeline as its mode says. What goes wrong is a PipelineError, and what was committed stays."""
     opened = open_job(pipeline, spark, state, functions_in, reporter or Reporters(), stop or StopRequest())
     with opened as job, opened_sinks(job) as sinks:
-        by_offsets, streams = sort_sinks(job, sinks)
-        stream_run = StreamRun(job, streams)
+        feeds = sort_sinks(job, sinks)
+        stream_run = StreamRun(job, feeds.streams)
+        offset_run = OffsetRun(job, feeds.by_offsets)
+        loads = [LakeRun(job, each) for each in feeds.by_tasks]
         try:
             stream_run.start()
-            offset_run = OffsetRun(job, by_offsets)
-            offset_run.run()
+            if feeds.by_offsets:
+                offset_run.run(between=stream_run.report)
+            for load in loads:
+                load.run()
             stream_run.wait()
         finally:
             stream_run.close()
-        return _sum([offset_run.totals, *stream_run.totals])
+        return _sum([offset_run.totals, *(load.totals for load in loads), *stream_run.totals])
 
 
 @contextmanager
@@ -109,23 +116,37 @@ def _context(pipeline: Pipeline, sink: str, sources: Sequence[Source]) -> SinkCo
     return SinkContext(pipeline.name, sink, options)
 
 
-def sort_sinks(job: Job, sinks: Mapping[str, Sink]) -> tuple[list[OffsetSink], list[StreamSink]]:
-    """Which sinks are fed by ranges of offsets, and which need Spark's state. Dead letters come first."""
+@dataclass(frozen=True)
+class Feeds:
+    """How the sinks of a run get their rows."""
+
+    by_offsets: Sequence[OffsetSink]
+    """Batch after batch, the same for all of them; dead letters come first."""
+    by_tasks: Sequence[OffsetSink]
+    """Lakes in mode batch, where every task counts by itself."""
+    streams: Sequence[StreamSink]
+    """Those that need Spark's state."""
+
+
+def sort_sinks(job: Job, sinks: Mapping[str, Sink]) -> Feeds:
     pipeline, views = job.pipeline, job.frames.rehearsal()
-    by_offsets, streams = [], []
+    by_offsets, by_tasks, streams = [], [], []
     if dead_letters.NAME in sinks:
         everything = tuple(source.name for source in pipeline.sources)
         by_offsets.append(OffsetSink(sinks[dead_letters.NAME], None, everything))
     for definition in pipeline.sinks:
-        view = definition.head.from_
+        sink, view = sinks[definition.name], definition.head.from_
         driving = tuple(source.name for source in driving_sources(pipeline, view))
         if not driving:
             raise PipelineError(f"sink {definition.name!r}: view {view!r} reads tables only; a stream has to drive it")
-        if looks_across_rows(views[view], len(driving)) and _needs_state(pipeline, definition):
-            streams.append(StreamSink(sinks[definition.name], view, definition.head.emit))
+        looks_across = looks_across_rows(views[view], len(driving))
+        if looks_across and _needs_state(pipeline, definition):
+            streams.append(StreamSink(sink, view, definition.head.emit))
+        elif pipeline.mode is Mode.BATCH and not looks_across and isinstance(sink, LakeSink):
+            by_tasks.append(OffsetSink(sink, view, driving))
         else:
-            by_offsets.append(OffsetSink(sinks[definition.name], view, driving))
-    return by_offsets, streams
+            by_offsets.append(OffsetSink(sink, view, driving))
+    return Feeds(by_offsets, by_tasks, streams)
 
 
 def _needs_state(pipeline: Pipeline, sink: SinkDefinition) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +39,8 @@ appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
 def spark_session(name: str, master: str | None, settings: Mapping[str, str], state: Path) -> Iterator[SparkSession]:
     """A session for one pipeline, stopped at the end; Spark's own log goes to `spark.log` in the state directory."""
     require_java()
+    # Spark says so whenever it looks for pandas; nothing here is made with pandas.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -1,7 +1,7 @@
 """What a pipeline keeps between runs, in its state directory. All of it can be lost without losing or doubling a row:
 the sinks hold the offsets. With it, a batch that a crash cut off is run again with the same end.
 
-    run.json         the id of the pipeline's runs, and where it began in each partition
+    run.json         the id of the pipeline's runs, where it began in each partition, and the ids of the topics
     plan.json        the batch that was planned last, written before it runs
     progress.jsonl   one line for each batch that was done
     report.html      of the last run
@@ -51,7 +51,7 @@ class State:
         """The id under which batches are numbered; a new one where there is no state."""
         run = _read(self._run_file) or {}
         if "query_id" not in run:
-            run = {"query_id": str(uuid.uuid4()), "origin": {}}
+            run = {"query_id": str(uuid.uuid4()), "origin": {}, "topic_ids": {}}
             _write(self._run_file, run)
         return str(run["query_id"])
 
@@ -59,9 +59,13 @@ class State:
         """Where the pipeline began, as far as that is known."""
         return _offsets((_read(self._run_file) or {}).get("origin", {}))
 
-    def save_origin(self, offsets: Offsets) -> None:
-        run = {"query_id": self.query_id(), "origin": nested(_by_partition(offsets))}
-        _write(self._run_file, run)
+    def topic_ids(self) -> dict[str, str]:
+        """Of the topics that the pipeline has read."""
+        return dict((_read(self._run_file) or {}).get("topic_ids", {}))
+
+    def save_origin(self, offsets: Offsets, topic_ids: Mapping[str, str]) -> None:
+        origin = nested(_by_partition(offsets))
+        _write(self._run_file, {"query_id": self.query_id(), "origin": origin, "topic_ids": dict(topic_ids)})
 
     def last_plan(self) -> Plan | None:
         found = _read(self._plan_file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -32,6 +32,7 @@ class Layout:
     """Which partitions belong to which source. No partition belongs to two, or its offsets would count twice."""
 
     partitions: Mapping[str, Sequence[TopicPartition]]
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         owners: dict[TopicPartition, str] = {}
@@ -87,7 +88,10 @@ class TopicOffsets:
         return found
 
     def layout(self, sources: Iterable[Source]) -> Layout:
-        return Layout({source.name: self.partitions(source) for source in sources})
+        partitions = {source.name: self.partitions(source) for source in sources}
+        known = self._client.metadata.cluster.topics
+        names = {partition.topic for some in partitions.values() for partition in some}
+        return Layout(partitions, {name: known[name].topic_id.hex() for name in names if name in known})
 
     def start(self, source: Source, partitions: Sequence[TopicPartition]) -> Positions:
         """Where the source's file says that it begins."""

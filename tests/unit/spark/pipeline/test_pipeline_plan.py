@@ -75,9 +75,10 @@ def test_the_plan_and_the_origin_survive_a_restart(tmp_path: Path) -> None:
     plan = Plan(3, {ZERO: 1}, {ZERO: 9}, {ONE: 4})
     query = state.query_id()
     state.save_plan(plan)
-    state.save_origin({ZERO: 1})
+    state.save_origin({ZERO: 1}, {"t": "id"})
     again = State(tmp_path / "state")
     assert (again.last_plan(), again.origin(), again.query_id()) == (plan, {ZERO: 1}, query)
+    assert again.topic_ids() == {"t": "id"}
 
 
 def test_a_damaged_state_is_named_with_what_to_do(tmp_path: Path) -> None:
