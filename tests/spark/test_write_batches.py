@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 import pytest
 
-from tests.peers import Broker
+from tests.peers import ROOT, Broker
 from tests.spark.written_topics import committed, consumed
 
 if TYPE_CHECKING:
@@ -115,3 +117,22 @@ def test_a_partition_that_the_topic_does_not_have_is_named(
     topic = spark_topic(partitions=2)
     with pytest.raises(Exception, match=f"{topic}.*2 partitions|partition 7"):
         save(spark.range(1).selectExpr("'x' AS value", "7 AS partition"), topic=topic)
+
+
+def test_the_examples_of_the_guide_write(
+    spark: SparkSession, spark_broker: Broker, spark_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    guide = (ROOT / "docs" / "guide" / "spark.md").read_text().partition("\n## Writing\n")[2].partition("\n## ")[0]
+    orders, totals = spark_topic(), spark_topic()
+    found: dict[str, Any] = {
+        "orders": spark.createDataFrame([("ann", 2)], "customer string, apples int"),
+        "frame": spark.createDataFrame([("5",)], "value string"),
+        "results": spark.readStream.text(str(tmp_path)),
+    }
+    for example in re.findall(r"```python\n(.*?)```", guide, re.DOTALL):
+        program = example.replace("localhost:9092", spark_broker.address).replace("/data", str(tmp_path / "data"))
+        exec(program.replace('"orders"', repr(orders)).replace('"totals"', repr(totals)), found)
+        for query in spark.streams.active:
+            query.stop()
+    assert committed(spark_broker.address, orders, 1) == [b'{"customer":"ann","apples":2}']
+    assert committed(spark_broker.address, totals, 1) == [b"5"]
