@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
+from barnabas.client.consume import fetch_answers
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.options import WrongOption
 from barnabas.core.errors import KafkaError
@@ -321,6 +322,33 @@ def test_a_topic_that_was_made_anew_is_told_from_one_that_grew(
     assert lenient.values() == [b"new %d" % number for number in range(5)]
     assert lenient.offsets(topic) == {"0": 5}
     assert lenient.plan() == []
+
+
+@pytest.mark.parametrize("is_made_anew", [True, False], ids=["made anew", "gone"])
+def test_a_topic_that_goes_between_plan_and_read_is_not_taken_for_the_one_that_was_planned(
+    stream: Callable[..., Stream],
+    spark_topic: NewTopic,
+    spark_producer: Producer,
+    admin: Admin,
+    spark_broker: Broker,
+    is_made_anew: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch_answers, "_GONE_SECONDS", 0.3)
+    topic = spark_topic()
+    send(spark_producer, topic, 3)
+    strict, lenient = stream(subscribe=topic), stream(subscribe=topic, failOnDataLoss="false")
+    [planned] = strict.reader.partitions(strict.place, strict.latest())
+    admin.topics.delete(topic)
+    if is_made_anew:
+        eventually(lambda: topic in {each.name for each in admin.topics.list()}, False)
+        admin.topics.create(topic, partitions=1)
+        with Producer(spark_broker.address) as producer:
+            send(producer, topic, 5, prefix="new ")
+
+    with pytest.raises(DataLost, match="was deleted and made anew" if is_made_anew else "is gone"):
+        list(strict.reader.read(planned))
+    assert list(lenient.reader.read(planned)) == []
 
 
 def test_a_topic_that_is_gone_stops_the_stream_or_is_left_out_until_it_comes_back(

@@ -8,6 +8,7 @@ it is `failOnDataLoss`: stop the query, or warn and go on with what is there.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -15,6 +16,8 @@ from enum import Enum
 from barnabas.client.metadata import TopicPartition
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.stream_places import Place
+
+log = logging.getLogger(__name__)
 
 _MOST_TOLD = 10
 
@@ -58,6 +61,14 @@ class DataLost(Exception):
         remedy = "set failOnDataLoss=false to warn of it and to go on with what is there"
         super().__init__("; ".join([*told, *more, remedy]))
         self.losses = tuple(losses)
+
+
+def report(losses: Collection[Loss], *, fail: bool) -> None:
+    """Do what `failOnDataLoss` says."""
+    if losses and fail:
+        raise DataLost(losses)
+    for loss in losses:
+        log.warning("data was lost, and failOnDataLoss is false: %s", loss)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Self
 
@@ -15,8 +14,9 @@ from barnabas.client.metadata import TopicPartition
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.batch import CorruptBatch
 from barnabas.spark.cluster import fetch_options, new_runner, open_client
-from barnabas.spark.data_loss import Cause, DataLost, Loss
+from barnabas.spark.data_loss import Cause, Loss, report
 from barnabas.spark.rows import RowBatches
+from barnabas.spark.worker_logs import show_warnings
 
 if TYPE_CHECKING:
     import pyarrow
@@ -26,16 +26,15 @@ if TYPE_CHECKING:
     from barnabas.spark.options import ReadOptions
     from barnabas.spark.ranges import OffsetRange
 
-log = logging.getLogger(__name__)
-
 
 def read_range(
-    options: ReadOptions, columns: Sequence[str], wanted: OffsetRange
+    options: ReadOptions, columns: Sequence[str], wanted: OffsetRange, topic_id: bytes | None = None
 ) -> Generator[pyarrow.RecordBatch, None, None]:
-    """The rows of a range as Arrow batches with these columns."""
+    """The rows of a range as Arrow batches with these columns; of the topic with that id, where it is known."""
+    show_warnings()
     rows = RowBatches(columns, wanted)
     with new_runner() as runner:
-        fetches = runner.run(RangeFetches.open(options, wanted))
+        fetches = runner.run(RangeFetches.open(options, wanted, topic_id))
         try:
             while (chunk := runner.run(fetches.next())) is not None:
                 try:
@@ -49,18 +48,20 @@ def read_range(
 class RangeFetches:
     """What the fetches of a range bring, one after the other. The next one is under way while the caller works."""
 
-    def __init__(self, client: Client, options: ReadOptions, wanted: OffsetRange) -> None:
+    def __init__(self, client: Client, options: ReadOptions, wanted: OffsetRange, topic_id: bytes | None) -> None:
         self.partition = TopicPartition(wanted.topic, wanted.partition)
         self._client = client
         self._options = options
         self._range = wanted
+        self._topic_id = topic_id
         chosen = fetch_options(options.kafka, wanted.size)
         self._fetcher = Fetcher(client, chosen, Locator(client, chosen, None))
         self._fetcher.add(self.partition, Begin.RESET, wanted.start, wanted.end)
+        self._fetcher.states[self.partition].topic_id = topic_id
 
     @classmethod
-    async def open(cls, options: ReadOptions, wanted: OffsetRange) -> Self:
-        return cls(await open_client(options.kafka).__aenter__(), options, wanted)
+    async def open(cls, options: ReadOptions, wanted: OffsetRange, topic_id: bytes | None = None) -> Self:
+        return cls(await open_client(options.kafka).__aenter__(), options, wanted, topic_id)
 
     async def next(self) -> Chunk | None:
         """The next records; None at the end of the range."""
@@ -70,7 +71,7 @@ class RangeFetches:
         while (position := self._position()) < self._range.end:
             try:
                 self._fetcher.raise_problem()
-            except NoOffset as problem:
+            except KafkaError as problem:
                 await self._pass_over_loss(position, problem)
                 continue
             if (taken := self._fetcher.take()) is not None:
@@ -90,22 +91,28 @@ class RangeFetches:
         assert position is not None  # a place was given, and is never taken away
         return position
 
-    async def _pass_over_loss(self, position: int, problem: NoOffset) -> None:
+    async def _pass_over_loss(self, position: int, problem: KafkaError) -> None:
         """The log does not hold what it did when the read was planned: fail, or go on where there is something."""
+        loss, go_on = await self._find_loss(position, problem)
+        report([loss], fail=self._options.fail_on_data_loss)
+        self._fetcher.states[self.partition].place(go_on)
+        self._fetcher.moved([self.partition])
+
+    async def _find_loss(self, position: int, problem: KafkaError) -> tuple[Loss, int]:
+        """What is lost, and where to go on; a problem of another kind is raised."""
+        if self._topic_id is not None and problem.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return Loss(self.partition, Cause.DELETED, position), self._range.end
+        if not isinstance(problem, NoOffset):
+            raise problem
+        if self._topic_id not in (None, self._fetcher.states[self.partition].topic_id):
+            return Loss(self.partition, Cause.RECREATED, position), self._range.end
         first, end = await self._bounds()
         if first > position:
             go_on = min(first, self._range.end)
-            loss = Loss(self.partition, Cause.RETENTION, position, go_on)
-        elif end < position:
-            go_on = self._range.end
-            loss = Loss(self.partition, Cause.SHORTER, end, position)
-        else:
-            raise problem
-        if self._options.fail_on_data_loss:
-            raise DataLost([loss]) from problem
-        log.warning("%s", loss)
-        self._fetcher.states[self.partition].place(go_on)
-        self._fetcher.moved([self.partition])
+            return Loss(self.partition, Cause.RETENTION, position, go_on), go_on
+        if end < position:
+            return Loss(self.partition, Cause.SHORTER, end, position), self._range.end
+        raise problem
 
     async def _bounds(self) -> tuple[int, int]:
         """Where the log begins and ends now."""

@@ -14,7 +14,7 @@ from barnabas.client.list_offsets import list_offsets
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.options import WrongOption
 from barnabas.spark.cluster import find_partitions, open_client, run
-from barnabas.spark.data_loss import Cause, DataLost, Loss
+from barnabas.spark.data_loss import Cause, Loss, report
 from barnabas.spark.fetching import read_range
 from barnabas.spark.filters import cut_ranges, since_ms
 from barnabas.spark.offsets import AtOffsets, Earliest, Latest, resolve_limit
@@ -84,10 +84,7 @@ async def _readable(client: Client, options: ReadOptions, ranges: list[OffsetRan
             for place, given in zip(places, ranges)
             if given.start < min(firsts[place], given.end)
         ]
-        if losses and options.fail_on_data_loss:
-            raise DataLost(losses)
-        for loss in losses:
-            log.warning("%s", loss)
+        report(losses, fail=options.fail_on_data_loss)
         ranges = [replace(given, start=max(given.start, firsts[place])) for place, given in zip(places, ranges)]
     return ranges
 

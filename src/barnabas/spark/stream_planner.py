@@ -6,16 +6,15 @@ next one goes on from there.
 
 from __future__ import annotations
 
-import logging
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from barnabas.core.ids import uuid_text
 from barnabas.spark.admission import Patience, within
 from barnabas.spark.cluster import find_partitions
-from barnabas.spark.data_loss import Cause, DataLost, Loss, find_losses
+from barnabas.spark.data_loss import Cause, Loss, find_losses, report
 from barnabas.spark.group_commits import GroupCommits
 from barnabas.spark.offsets import resolve_limit
 from barnabas.spark.ranges import OffsetRange, split_ranges
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from barnabas.client.client import Client
     from barnabas.client.metadata import TopicPartition
     from barnabas.spark.options import ReadOptions
-
-log = logging.getLogger(__name__)
 
 
 class StreamPlanner:
@@ -84,7 +81,7 @@ class StreamPlanner:
         }
         batch = replace(end, offsets=moved)
         ranges, losses = find_losses(start, batch, await self._lookout.now(start, batch))
-        self._report(losses)
+        report(losses, fail=self._options.fail_on_data_loss)
         return split_ranges(
             ranges,
             min_partitions=self._options.min_partitions,
@@ -96,7 +93,7 @@ class StreamPlanner:
         self._lookout.check(sight, start.offsets)
         fates = {each: self._fate(each, start, sight) for each in start.offsets.keys() - sight.ends.keys()}
         losses = {Loss(each, cause, start.offsets[each]) for each, cause in fates.items() if cause is not None}
-        self._report(sorted(losses - self._told, key=lambda loss: loss.partition))
+        report(sorted(losses - self._told, key=lambda loss: loss.partition), fail=self._options.fail_on_data_loss)
         self._told = losses
         # A topic that is gone keeps its place: if it comes back it is known to be another one.
         waiting = {each for each, cause in fates.items() if cause in (None, Cause.DELETED)}
@@ -149,9 +146,3 @@ class StreamPlanner:
             known = self._options.group or (start.group if start else None)
             self._commits = GroupCommits(self._client, known or f"{self._options.group_prefix}-{uuid.uuid4()}")
         return self._commits
-
-    def _report(self, losses: Collection[Loss]) -> None:
-        if losses and self._options.fail_on_data_loss:
-            raise DataLost(losses)
-        for loss in losses:
-            log.warning("data was lost, and failOnDataLoss is false: %s", loss)

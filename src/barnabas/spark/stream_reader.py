@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from barnabas.core.ids import parse_uuid
 from barnabas.spark.cluster import new_runner, open_client
 from barnabas.spark.fetching import read_range
 from barnabas.spark.offsets import nested
@@ -26,8 +27,17 @@ if TYPE_CHECKING:
 
     from barnabas.client.client import Client
     from barnabas.spark.options import ReadOptions
+    from barnabas.spark.ranges import OffsetRange
 
 T = TypeVar("T")
+
+
+class StreamPartition(InputPartition):
+    """A range, and the topic that it is of: one of the same name may have taken its place when the task runs."""
+
+    def __init__(self, wanted: OffsetRange, topic_id: str | None) -> None:
+        super().__init__(wanted)
+        self.topic_id = topic_id
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -62,12 +72,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = self._driver.planner.latest_ends if self._driver else None
         return None if ends is None else nested(ends)
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        ranges = self._ask(lambda planner: planner.plan(load_place(start), load_place(end)))
-        return [InputPartition(wanted) for wanted in ranges]
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[StreamPartition]:
+        until = load_place(end)
+        ranges = self._ask(lambda planner: planner.plan(load_place(start), until))
+        return [StreamPartition(wanted, until.topic_ids.get(wanted.topic)) for wanted in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        return read_range(self._options, self._columns, partition.value)
+        assert isinstance(partition, StreamPartition)
+        topic_id = None if partition.topic_id is None else parse_uuid(partition.topic_id)
+        return read_range(self._options, self._columns, partition.value, topic_id)
 
     def stop(self) -> None:
         driver, self._driver = self._driver, None
