@@ -14,10 +14,12 @@ from tests.peers import QUICK_JVM, Broker, KafkaServer, spark_connector_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 SOURCES = ("barnabas", "kafka")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 3
+ORDER = ("partition", "offset")
 
 
 @pytest.fixture(scope="session")
@@ -44,13 +46,23 @@ def read(spark: SparkSession, source: str, broker: Broker, topic: str, **options
 
 
 def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
-    return [tuple(row) for row in frame.orderBy("partition", "offset").collect()]
+    return [tuple(row) for row in frame.orderBy(*ORDER).collect()]
 
 
 def make_topic(broker: Broker, topic: str, **configs: str) -> str:
+    """A topic that keeps records of long ago."""
     with Admin(broker.address) as admin:
-        admin.topics.create(topic, partitions=PARTITIONS, configs=configs)
+        admin.topics.create(topic, partitions=PARTITIONS, configs={"retention.ms": "-1", **configs})
     return topic
+
+
+def run_to_its_end(writer: DataStreamWriter) -> None:
+    """Run a stream of what is available now."""
+    query = writer.trigger(availableNow=True).start()
+    try:
+        assert query.awaitTermination(90)
+    finally:
+        query.stop()
 
 
 def fill(broker: Broker, topic: str) -> int:
@@ -138,7 +150,7 @@ def test_both_sources_cut_the_same_ranges(
 
 
 def test_sparks_connector_streams_from_our_broker_and_goes_on_where_it_was(
-    spark: SparkSession, spark_broker: Broker, topic_name: str, tmp_path: Path
+    spark: SparkSession, spark_broker: Broker, topic_name: str, tmp_path: Path, checkpoint: str
 ) -> None:
     make_topic(spark_broker, topic_name)
     seen = []
@@ -146,18 +158,43 @@ def test_sparks_connector_streams_from_our_broker_and_goes_on_where_it_was(
         written = fill(spark_broker, topic_name)
         stream = spark.readStream.format("kafka").option("kafka.bootstrap.servers", spark_broker.address)
         frame = stream.option("subscribe", topic_name).option("startingOffsets", "earliest").load()
-        query = frame.writeStream.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "checkpoint"))
-        running = query.format("parquet").option("path", str(tmp_path / "table")).start()
-        assert running.awaitTermination(60)
+        writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "table"))
+        run_to_its_end(writer.option("checkpointLocation", checkpoint))
         seen.append(spark.read.parquet(str(tmp_path / "table")).count())
     assert seen == [written, 2 * written]
     both = spark.read.parquet(str(tmp_path / "table")), read(spark, "barnabas", spark_broker, topic_name)
     assert rows(both[0]) == rows(both[1])
 
 
-def test_sparks_connector_writes_to_our_broker(spark: SparkSession, spark_broker: Broker, topic_name: str) -> None:
-    make_topic(spark_broker, topic_name)
-    assert rows_written_by(spark, "kafka", spark_broker, topic_name) == expected_rows(topic_name)
+@pytest.mark.parametrize(
+    ("source", "on"),
+    [("kafka", "spark_broker"), ("barnabas", "spark_broker"), ("barnabas", "apache_kafka")],
+    ids=["its own on our broker", "ours on our broker", "ours on apache kafka"],
+)
+def test_both_sources_write_the_same_records(
+    spark: SparkSession, request: pytest.FixtureRequest, topic_name: str, source: str, on: str
+) -> None:
+    broker: Broker = request.getfixturevalue(on)
+    make_topic(broker, topic_name)
+    assert rows_written_by(spark, source, broker, topic_name) == expected_rows(topic_name)
+
+
+def test_our_source_streams_through_apache_kafka_exactly_once(
+    spark: SparkSession, apache_kafka: Broker, topic_name: str, checkpoint: str
+) -> None:
+    copy = make_topic(apache_kafka, f"{topic_name}-copy")
+    make_topic(apache_kafka, topic_name)
+    for _ in range(2):
+        fill(apache_kafka, topic_name)
+        stream = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", apache_kafka.address)
+        frame = stream.option("subscribe", topic_name).option("startingOffsets", "earliest").load()
+        writer = frame.select("key", "value", "partition").writeStream.format("barnabas")
+        writer = writer.option("kafka.bootstrap.servers", apache_kafka.address).option("topic", copy)
+        run_to_its_end(writer.option("transactionalIdPrefix", copy).option("checkpointLocation", checkpoint))
+    committed = {"kafka.isolation.level": "read_committed"}
+    frames = (read(spark, "kafka", apache_kafka, topic, **committed) for topic in (topic_name, copy))
+    originals, copies = ([row[:2] for row in rows(frame.select("key", "value", *ORDER))] for frame in frames)
+    assert copies == originals
 
 
 def rows_written_by(spark: SparkSession, source: str, broker: Broker, topic: str) -> list[tuple[Any, ...]]:
@@ -170,7 +207,7 @@ def rows_written_by(spark: SparkSession, source: str, broker: Broker, topic: str
                   FROM range(30))"""
     )
     writer = frame.repartition(2).write.format(source).option("kafka.bootstrap.servers", broker.address)
-    writer.option("includeHeaders", "true").mode("append").save()
+    writer.mode("append").save()
     found = []
     with Consumer(broker.address, topics=[topic], auto_offset_reset="earliest") as consumer:
         for record in consumer:
