@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.sync import Admin
 from tests.peers import Broker
 from tests.spark.written_topics import committed
 
@@ -81,6 +82,22 @@ def test_a_driver_that_dies_inside_a_commit_has_its_batch_finished_and_not_writt
     (lines / "3").write_text("d\n")
     run(topic, **exact)
     assert committed(spark_broker.address, topic, 4) == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_decided_batch_that_nobody_finished_in_time_stops_the_query_and_is_named(
+    spark: SparkSession, spark_broker: Broker, spark_topic: Callable[..., str], lines: Path, run: Run, tmp_path: Path
+) -> None:
+    topic = spark_topic()
+    exact = {"transactionalIdPrefix": f"of-{topic}"}
+    spark.dataSource.register(dying_source(str(tmp_path / "died")))
+    (lines / "1").write_text("a\n")
+    with pytest.raises(Exception, match="Writing job failed"):
+        run(topic, format="barnabas-dying", **exact)
+    with Admin(spark_broker.address) as admin:
+        admin.transactions.fence(f"of-{topic}-0-0-0-0")  # as its time-out does
+    with pytest.raises(Exception, match=f"batch 0 of query .* was decided, but transaction 'of-{topic}-0-0-0-0'"):
+        run(topic, **exact)
+    assert committed(spark_broker.address, topic, 0) == []
 
 
 def dying_source(mark: str) -> type[Any]:

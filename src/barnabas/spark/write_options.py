@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas.client.options import WrongOption
+from barnabas.client.producer import Producer
 from barnabas.records.compression import BY_NAME
 from barnabas.spark.kafka_options import (
     CLIENT,
@@ -120,6 +121,7 @@ def _parse(options: Mapping[str, str]) -> WriteOptions:
     kafka = parse_kafka_options({name: value for name, value in options.items() if name not in _NO_EFFECT}, PRODUCER)
     if prefix is not None:
         _check_exact(kafka)
+    Producer(kafka.bootstrap, **kafka.settings)  # made only to learn whether its options go together
     return WriteOptions(
         kafka=kafka,
         topic=given.get("topic"),

@@ -59,6 +59,7 @@ def test_exactly_once_has_a_prefix_and_may_have_more() -> None:
         ({"kafka.transactional.id": "mine"}, "kafka.transactional.id cannot be set: .* set transactionalIdPrefix"),
         ({"kafka.compression.type": "rar"}, "kafka.compression.type='rar' is wrong: it must be one of none, gzip"),
         ({"kafka.value.serializer": "x"}, "kafka.value.serializer cannot be set: values are written as bytes"),
+        ({"kafka.acks": "0", "kafka.enable.idempotence": "true"}, "enable_idempotence=True needs acks='all'"),
         ({"kafka.linger": "1"}, "no option 'kafka.linger'; did you mean 'kafka.linger.ms'"),
     ],
 )
