@@ -35,8 +35,9 @@ class Topic:
         self.ends = dict.fromkeys(self.ends, max(end, *self.ends.values()))
         return self._made(start, end, "explode(array(1, 0))", *columns)
 
-    def task(self, task: OffsetRange) -> DataFrame:
-        return self._made(task.start, task.end, str(task.partition))
+    def task(self, task: tuple[OffsetRange, ...]) -> DataFrame:
+        (one,) = task
+        return self._made(one.start, one.end, str(one.partition))
 
     def _made(self, start: int, end: int, partition: str, *columns: str) -> DataFrame:
         return (

@@ -11,7 +11,7 @@ from barnabas.spark.lake.errors import LakeError
 from barnabas.spark.lake.load import load_topics
 from barnabas.spark.lake.reading import read_lake
 from barnabas.spark.lake.sink import LakeSettings, LakeSink
-from barnabas.spark.ranges import OffsetRange
+from barnabas.spark.lake.tasks import Task
 from tests.peers import HdfsServer
 from tests.spark.lake_topic import Topic, every_offset, offsets_in
 
@@ -37,16 +37,16 @@ def test_a_load_goes_on_where_it_was_when_a_data_node_is_restarted_in_the_middle
 ) -> None:
     topic = Topic(spark, end=RECORDS)
     sink = new_sink(topic, f"{hdfs.url}/lake")
-    restarts: list[OffsetRange] = []
+    restarts: list[Task] = []
 
-    def restart_once(task: OffsetRange, rows: int) -> None:
+    def restart_once(task: Task, rows: int) -> None:
         if not restarts:
             restarts.append(task)
             hdfs.restart_data_node()
 
     while True:
         try:
-            load_topics(spark, sink, topic.task, max_records=6, parallel=1, on_done=restart_once)
+            load_topics(spark, sink, topic.task, max_records=6, on_done=restart_once)
         except LakeError:  # a task that found no data node; the next run does only what is missing
             continue
         break

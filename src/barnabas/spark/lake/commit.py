@@ -64,6 +64,7 @@ def load_entry(
 ) -> Entry:
     """The entry that adds a batch; `complete_hours` may add to it."""
     directories = directories_of(state)
+    starts = {(one.topic, one.partition): one.start for one in ranges}
     add, moves = [], []
     dropped: dict[TopicPartition, int] = {}
     latest_ms: dict[TopicPartition, int] = {}
@@ -94,7 +95,7 @@ def load_entry(
         kind="load",
         schema=None if schema == state.schema else schema,
         ranges=tuple(ranges),
-        begins={(one.topic, one.partition): one.start for one in ranges} if begins is None else begins,
+        begins={where: start if begins is None else begins[where] for where, start in starts.items()},
         query=query,
         latest_ms=latest_ms,
         add=tuple(add),

@@ -39,8 +39,10 @@ class WrittenGroup:
 
 def plan_hours(state: State, target_bytes: int) -> list[HourPlan]:
     """Complete hours that would have fewer files; those that still get rows are left until they do not."""
-    hours = {file.hour for file in state.files.values() if file.hour is not None and state.is_complete(file.hour)}
-    plans = [HourPlan(hour, _groups(state.files_of(hour), target_bytes)) for hour in sorted(hours)]
+    files = {hour: found for hour, found in state.files_by_hour().items() if hour is not None}
+    plans = [
+        HourPlan(hour, _groups(found, target_bytes)) for hour, found in sorted(files.items()) if state.is_complete(hour)
+    ]
     return [plan for plan in plans if len(plan.groups) < len(plan.files)]
 
 

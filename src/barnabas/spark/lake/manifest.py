@@ -155,10 +155,13 @@ class State:
     def is_complete(self, hour: int | None) -> bool:
         return hour is not None and self.complete_until is not None and hour < self.complete_until
 
-    def files_of(self, hour: int | None) -> list[DataFile]:
-        """What lies in the directory of an hour, in the order of names."""
-        found = (file for file in self.files.values() if file.hour == hour and not file.is_late)
-        return sorted(found, key=lambda file: file.path)
+    def files_by_hour(self) -> dict[int | None, list[DataFile]]:
+        """What lies in the directories of hours, in the order of names."""
+        found: dict[int | None, list[DataFile]] = {}
+        for _, file in sorted(self.files.items()):
+            if not file.is_late:
+                found.setdefault(file.hour, []).append(file)
+        return found
 
 
 def _with_ranges(

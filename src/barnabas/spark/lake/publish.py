@@ -27,8 +27,9 @@ def publish(fs: FileSystem, state: State, entry: Entry) -> None:
         _move(fs, move)
     if entry.swap is not None:
         _swap(fs, entry.swap)
+    files = state.files_by_hour() if entry.marks else {}
     for hour in entry.marks:
-        _mark(fs, directories.of(hour), marker(hour, state.version, state.files_of(hour)))
+        _mark(fs, directories.of(hour), marker(hour, state.version, files.get(hour, [])))
     if entry.staging is not None:
         fs.delete(entry.staging)
 

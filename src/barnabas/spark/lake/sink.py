@@ -31,6 +31,7 @@ from barnabas.spark.lake.lake import Lake, LakePolicy
 from barnabas.spark.lake.manifest import State, Table
 from barnabas.spark.lake.names import batch_name, ranges_name
 from barnabas.spark.lake.staging import Staging, check_frame, stage
+from barnabas.spark.lake.tasks import OnDone, Task, plan_tasks, run_tasks
 from barnabas.spark.lake.topics import observe
 from barnabas.spark.option_values import milliseconds
 from barnabas.spark.pipeline.sinks import OFFSET, PARTITION, TIMESTAMP, TOPIC, Batch, Offsets, SinkContext, SinkKind
@@ -119,7 +120,7 @@ class LakeSink:
         """`begins` tells where a load begins whose batches come in any order; other loads begin with their first."""
         opened = self._opened()
         state = opened.lake.state()
-        ranges = tuple(OffsetRange(*where, batch.start[where], end) for where, end in sorted(batch.end.items()))
+        ranges = ranges_of(batch)
         missing = state.missing(ranges)
         is_new = missing or any((one.topic, one.partition) not in state.done for one in ranges)
         if not is_new if ranges else state.has_query_batch(batch.query_id, batch.number):
@@ -137,6 +138,32 @@ class LakeSink:
             seen=self._seen(),
         )
         return sum(file.rows for file in staged)
+
+    def write_tasks(
+        self,
+        frame_of: Callable[[Batch], DataFrame],
+        batch: Batch,
+        max_records: int,
+        is_stopped: Callable[[], bool] = lambda: False,
+        on_done: OnDone = lambda task, rows: None,
+    ) -> int:
+        """A batch in tasks that are committed one by one: those of its offsets that the lake does not have."""
+        opened = self._opened()
+        tasks = plan_tasks(opened.lake.state().missing(ranges_of(batch)), max_records)
+
+        def part(task: Task) -> Batch:
+            bounds = {(one.topic, one.partition): (one.start, one.end) for one in task}
+            starts, ends = ({where: pair[index] for where, pair in bounds.items()} for index in (0, 1))
+            return Batch(batch.number, batch.query_id, starts, ends)
+
+        return run_tasks(
+            tasks,
+            lambda task: frame_of(part(task)),
+            lambda frame, task: self.write(frame, part(task), batch.start),
+            parallel=opened.spark.sparkContext.defaultParallelism,
+            is_stopped=is_stopped,
+            on_done=on_done,
+        )
 
     def audit(self, spark: SparkSession) -> Sequence[Mapping[str, Any]]:
         return audit(spark, self.settings.path, self.settings.options, self.source_options)
@@ -177,6 +204,10 @@ class _OpenLake:
     spark: SparkSession
     fs: HadoopFileSystem
     lake: Lake
+
+
+def ranges_of(batch: Batch) -> tuple[OffsetRange, ...]:
+    return tuple(OffsetRange(*where, batch.start[where], end) for where, end in sorted(batch.end.items()))
 
 
 def _only(frame: DataFrame, ranges: Sequence[OffsetRange], missing: Sequence[OffsetRange]) -> DataFrame:

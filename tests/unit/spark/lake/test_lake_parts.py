@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -26,10 +27,10 @@ from barnabas.spark.lake.hours import (
     hour_text,
 )
 from barnabas.spark.lake.intervals import merged, missing
-from barnabas.spark.lake.load import plan_tasks
 from barnabas.spark.lake.manifest import DataFile, Entry, Origin, State
 from barnabas.spark.lake.names import PartName, batch_name, file_name, ranges_name
 from barnabas.spark.lake.sink import LakeSettings
+from barnabas.spark.lake.tasks import Task, plan_tasks, run_tasks
 from barnabas.spark.ranges import OffsetRange
 from tests.unit.spark.lake.model_files import ModelFiles
 from tests.unit.spark.lake.model_load import TABLE
@@ -169,9 +170,48 @@ def test_csv_is_told_beforehand_what_it_cannot_hold() -> None:
 
 def test_tasks_are_cut_at_the_same_offsets_wherever_a_load_begins() -> None:
     whole = plan_tasks([OffsetRange("t", 0, 0, 35)], 10)
-    assert [(task.start, task.end) for task in whole] == [(0, 10), (10, 20), (20, 30), (30, 35)]
+    assert [(task.start, task.end) for (task,) in whole] == [(0, 10), (10, 20), (20, 30), (30, 35)]
     rest = plan_tasks([OffsetRange("t", 0, 10, 35)], 10)
     assert rest == whole[1:]
+
+
+def test_small_pieces_of_one_topic_share_a_task_and_no_partition_is_twice_in_one() -> None:
+    small = [OffsetRange("t", partition, 0, 4) for partition in range(3)]
+    other = OffsetRange("u", 0, 0, 1)
+    assert plan_tasks([*small, other], 10) == [tuple(small[:2]), (small[2],), (other,)]
+    apart = [OffsetRange("t", 0, 0, 2), OffsetRange("t", 0, 5, 7)]
+    assert plan_tasks(apart, 10) == [(apart[0],), (apart[1],)]
+
+
+def test_a_task_that_fails_stops_no_other_and_a_stop_only_those_that_do_not_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tasks = [(OffsetRange("t", partition, 0, 4),) for partition in range(5)]
+    written: list[int] = []
+
+    def write(rows: int, task: Task) -> int:
+        if rows == 2:
+            raise LakeError("no room")
+        written.append(rows)
+        return rows
+
+    def run(is_stopped: Callable[[], bool]) -> int:
+        return run_tasks(
+            tasks,
+            lambda task: task[0].partition,
+            write,
+            parallel=2,
+            is_stopped=is_stopped,
+            on_done=lambda *done: None,
+        )
+
+    with pytest.raises(LakeError, match="no room"):
+        run(lambda: False)
+    assert "t-2 [0, 4) failed, and is left for the next run" in caplog.text
+    assert sorted(written) == [0, 1, 3, 4]
+    written.clear()
+    assert run(lambda: len(written) > 0) <= 1
+    assert 1 <= len(written) <= 2
 
 
 def data_file(name: str, size: int, *origins: Origin, hour: int = 5) -> DataFile:
@@ -188,7 +228,7 @@ def test_neighbours_are_compacted_up_to_the_size_that_is_wanted_and_keep_their_o
     assert [len(group) for group in plan.groups] == [2, 2, 1]
     written = [WrittenGroup(".parquet", sum(file.rows for file in group), 70) for group in plan.groups]
     after = state.after(compact_entry(state, plan, written, "_staging/c"))
-    assert [file.origins for file in after.files_of(5)] == [
+    assert [file.origins for file in after.files_by_hour()[5]] == [
         (Origin(OffsetRange("clicks", 0, 0, 20), 6),),
         (Origin(OffsetRange("clicks", 0, 20, 40), 6),),
         (Origin(OffsetRange("clicks", 0, 40, 50), 3),),
