@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ import pytest
 
 from barnabas.client.metadata import TopicPartition
 from barnabas.sync import Admin, Producer
-from tests.peers import Broker, eventually, kafka_tool
+from tests.peers import ROOT, Broker, eventually, kafka_tool
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -158,3 +159,20 @@ def test_a_stream_can_go_on_from_a_checkpoint_of_sparks_own_source(
     run.source = "barnabas"
     run.until_done(subscribe=topic)
     assert run.offsets() == [*((0, n) for n in range(5)), *((1, n) for n in range(3))]
+
+
+def test_the_guides_example_of_a_stream_runs(
+    spark: SparkSession, spark_topic: NewTopic, spark_producer: Producer, spark_broker: Broker, tmp_path: Path
+) -> None:
+    guide = (ROOT / "docs" / "guide" / "spark.md").read_text().partition("\n## Streams\n")[2].partition("\n## ")[0]
+    (example,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    topic = spark_topic()
+    send(spark_producer, topic, 3)
+    own = {"localhost:9092": spark_broker.address, '"orders"': f'"{topic}"', "orders-to-lake": topic}
+    for shown, here in {**own, "/lake": str(tmp_path)}.items():
+        example = example.replace(shown, here)
+
+    exec(example, {"spark": spark})
+
+    assert spark.read.parquet(f"{tmp_path}/orders").count() == 3
+    assert lag(spark_broker, topic, topic, 1) == 0
