@@ -1,0 +1,117 @@
+"""Where the rows of a disturbed pipeline land: how its file names each place, and how a plain reader reads it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from barnabas import TopicPartition
+from barnabas.spark.database.connections import Database
+from barnabas.spark.pipeline.errors import SinkError
+from barnabas.sync import Consumer
+from tests.peers import DELTA_JARS
+
+Row = tuple[int, str, float]
+COLUMNS = ("id", "customer", "amount")
+
+
+class Landing(Protocol):
+    """A sink of its own; made for a directory, whose name tells it from others of its kind."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the pipeline's file says, beside the name and the view."""
+
+    @property
+    def spark(self) -> Mapping[str, str]:
+        """What Spark needs for it."""
+
+    def rows(self, address: str) -> Counter[Row]:
+        """All rows that a reader sees now; the address is the broker's."""
+
+
+class Lake:
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "lake"
+        self.settings = {"kind": "lake", "path": str(self._path)}
+        self.spark: Mapping[str, str] = {}
+
+    def rows(self, address: str) -> Counter[Row]:
+        return _rows_in(path for path in self._path.rglob("*.parquet") if not _is_hidden(path.relative_to(self._path)))
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(("_", ".")) for part in path.parts)
+
+
+def _rows_in(files: Iterable[Path]) -> Counter[Row]:
+    import pyarrow.parquet
+
+    found: Counter[Row] = Counter()
+    for file in files:
+        with pyarrow.parquet.ParquetFile(file) as parquet:
+            columns = parquet.read(columns=list(COLUMNS)).to_pydict()
+        found.update(zip(*(columns[name] for name in COLUMNS)))
+    return found
+
+
+class Table:
+    """Of SQLite, unless a server's URL is given."""
+
+    def __init__(self, directory: Path, url: str | None = None) -> None:
+        self._database = Database.at(url or str(directory / "shop.db"))
+        self._table = f"orders_{directory.name}"
+        self.settings = {"kind": "database", "url": self._database.url, "table": self._table, "create": True}
+        self.spark: Mapping[str, str] = {}
+
+    def rows(self, address: str) -> Counter[Row]:
+        try:
+            with self._database.connected() as session:
+                return Counter(session.rows(f"SELECT {', '.join(COLUMNS)} FROM {self._table}"))
+        except SinkError:  # the table is not there yet
+            return Counter()
+
+
+class Topic:
+    def __init__(self, directory: Path) -> None:
+        self._topic = f"doubled-{directory.name}"
+        self.settings = {"kind": "topic", "topic": self._topic, "key": "customer", "create": True, "partitions": 2}
+        self.spark: Mapping[str, str] = {}
+
+    def rows(self, address: str) -> Counter[Row]:
+        found: Counter[Row] = Counter()
+        with Consumer(address, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+            partitions = [TopicPartition(self._topic, number) for number in range(2)]
+            consumer.assign(partitions)
+            ends = consumer.end_offsets()
+            while any(consumer.position(partition) < ends[partition] for partition in partitions):
+                for record in consumer.poll(timeout_ms=200):
+                    order = json.loads(record.value)
+                    assert record.key == order["customer"].encode()
+                    found[order["id"], order["customer"], order["amount"]] += 1
+        return found
+
+
+class Delta:
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "delta"
+        self.settings = {"kind": "delta", "path": str(self._path)}
+        self.spark = {
+            "spark.jars": ",".join(map(str, DELTA_JARS.glob("*.jar"))),
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "spark.databricks.delta.snapshotPartitions": "2",
+        }
+
+    def rows(self, address: str) -> Counter[Row]:
+        """The files that the commits have added: nothing is ever removed here."""
+        actions = (json.loads(line) for log in self._log.glob("*.json") for line in log.read_text().splitlines())
+        return _rows_in(self._path / unquote(action["add"]["path"]) for action in actions if "add" in action)
+
+    @property
+    def _log(self) -> Path:
+        return self._path / "_delta_log"

@@ -1,0 +1,70 @@
+"""The long proof that pipelines lose and double nothing: `make soak`, or
+
+    python -m tests.spark.soak --kills 30 --sinks topic,sqlite --seed 7
+
+For each kind of sink a pipeline runs while its driver, its Python workers and its broker are killed, thirty times in
+all. Its rows must be those of an undisturbed run, row for row. A line for each sink tells what was done; the first that
+ends otherwise stops the soak, with the logs, and the seed with which it can be tried again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+
+from tests.peers import MariaDbServer, PostgresServer
+from tests.spark.killing import MakeLanding, Victim, disturb
+from tests.spark.landings import Delta, Lake, Table, Topic
+
+
+@contextmanager
+def _on_mariadb(directory: Path) -> Iterator[MakeLanding]:
+    with MariaDbServer(directory / "mariadb") as server:
+        yield functools.partial(Table, url=server.url)
+
+
+@contextmanager
+def _on_postgresql(directory: Path) -> Iterator[MakeLanding]:
+    with PostgresServer() as server:
+        yield functools.partial(Table, url=server.url)
+
+
+PLAIN: Mapping[str, MakeLanding] = {"parquet": Lake, "sqlite": Table, "topic": Topic, "delta": Delta}
+SERVED: Mapping[str, Callable[[Path], AbstractContextManager[MakeLanding]]] = {
+    "mariadb": _on_mariadb,
+    "postgresql": _on_postgresql,
+}
+
+
+def soak(sink: str, kills: int, seed: int, directory: Path) -> None:
+    victims = [[*Victim][number % len(Victim)] for number in range(kills)]
+    random.Random(seed).shuffle(victims)
+    with ExitStack() as stack:
+        make = stack.enter_context(SERVED[sink](directory)) if sink in SERVED else PLAIN[sink]
+        print(f"{sink}: {disturb({sink: make}, victims, directory, seed, patience_s=300)}", flush=True)
+
+
+def main() -> int:
+    sinks = [*PLAIN, *SERVED]
+    parser = argparse.ArgumentParser(description="Kill what runs pipelines, and compare the rows.")
+    parser.add_argument("--kills", type=int, default=30, help="for each kind of sink")
+    parser.add_argument("--sinks", default=",".join(sinks), help=f"some of {', '.join(sinks)}")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    chosen = parser.parse_args()
+    for sink in chosen.sinks.split(","):
+        if sink not in sinks:
+            parser.error(f"there is no sink {sink!r} here: {', '.join(sinks)}")
+        with tempfile.TemporaryDirectory(prefix=f"barnabas-soak-{sink}-") as directory:
+            soak(sink, chosen.kills, chosen.seed, Path(directory))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
