@@ -1,7 +1,12 @@
-"""Fetched batches as Arrow batches of the schema that Spark asked for, without an object per record."""
+"""Fetched batches as Arrow batches of the schema that Spark asked for, without an object per record.
+
+Arrow arrays are made from buffers alone: to make one of Python's own values, pyarrow loads pandas where it is
+installed, and a task would wait for that.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -85,16 +90,16 @@ class RowBatches:
             case _:
                 return _headers(columns.headers, kind)
 
-    def _repeat(self, value: object, kind: Any, rows: int) -> pyarrow.Array:
+    def _repeat(self, value: str | int, kind: Any, rows: int) -> pyarrow.Array:
         """A value for every row, made once for as many rows as a batch had so far."""
         made = self._repeated.get((value, kind))
         if made is None or len(made) < rows:
-            made = self._repeated[value, kind] = pyarrow.repeat(pyarrow.scalar(value, kind), rows)
+            made = self._repeated[value, kind] = pyarrow.repeat(_scalar(value, kind), rows)
         return made[:rows]
 
     def _microseconds(self, milliseconds: memoryview | None) -> pyarrow.Array:
         try:
-            return pyarrow.compute.multiply_checked(_integers(milliseconds), 1000)
+            return pyarrow.compute.multiply_checked(_integers(milliseconds), _scalar(1000, pyarrow.int64()))
         except pyarrow.ArrowInvalid:
             raise ValueError(f"{self._range} holds a timestamp that Spark cannot hold; leave that column out") from None
 
@@ -105,9 +110,18 @@ class RowBatches:
             return self._repeat(first, kind, rows)
         parts, before = [], 0
         for value, until in self._types:
-            parts.append(pyarrow.repeat(pyarrow.scalar(value, kind), until - before))
+            parts.append(pyarrow.repeat(_scalar(value, kind), until - before))
             before = until
         return pyarrow.concat_arrays(parts)
+
+
+def _scalar(value: str | int, kind: Any) -> pyarrow.Scalar:
+    if isinstance(value, int):
+        buffers = [None, value.to_bytes(kind.byte_width, sys.byteorder, signed=True)]
+    else:
+        data = value.encode()
+        buffers = [None, bytes(4) + len(data).to_bytes(4, sys.byteorder), data]
+    return pyarrow.Array.from_buffers(kind, 1, [buffer and pyarrow.py_buffer(buffer) for buffer in buffers])[0]
 
 
 def _binary(column: BinaryColumn | None) -> pyarrow.Array:

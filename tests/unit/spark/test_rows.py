@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,6 +101,20 @@ def test_a_timestamp_beyond_what_spark_can_hold_is_an_error() -> None:
     builder.append(None, b"", timestamp_ms=2**61)
     with pytest.raises(ValueError, match=r"orders-4 \[0, 1\) holds a timestamp that Spark cannot hold"):
         read(bytes(builder.build(0)), 0, 1)
+
+
+def test_rows_are_made_without_loading_pandas() -> None:
+    """Which takes longer than most tasks do."""
+    program = (
+        "import sys; import test_rows as t; t.read(t.batch(0, 4) + t.batch(4, 4, log_append_time_ms=7), 0, 8);"
+        "print([name for name in ('pandas', 'pyspark.pandas') if name in sys.modules])"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, timeout=60, check=True
+    )
+    assert done.stdout == b"[]\n"
 
 
 def test_a_schema_of_the_users_chooses_columns() -> None:
