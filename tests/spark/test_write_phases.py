@@ -5,7 +5,9 @@ Sink and tasks are called as Spark calls them, in this process, so that a driver
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from barnabas.client.admin.transactions import Transactions, TransactionState
 from barnabas.spark import decisions, two_phases
 from barnabas.spark.decisions import Decision, Decisions
 from barnabas.sync import Admin
-from tests.peers import QUICK_JVM, BarnabasServer, Broker, KafkaServer
+from tests.peers import QUICK_JVM, BarnabasServer, Broker, KafkaServer, free_port
 from tests.spark.written_topics import QUERY, Driver, committed, rows, task
 
 
@@ -346,6 +348,32 @@ def test_decisions_are_found_however_far_back_they_are(
         busy.run(batch, ["b"])
     quiet.run(0, ["a"])
     assert committed(address, topic, 6) == [b"a"] + [b"b"] * 5
+
+
+def test_a_broker_that_is_killed_and_comes_back_is_waited_for(tmp_path: Path, topic_name: str) -> None:
+    port = free_port()
+    servers = [BarnabasServer(tmp_path / "data", port=port)]
+
+    @contextmanager
+    def killed() -> Iterator[None]:
+        """While the block begins its work there is no broker."""
+        servers[-1].kill()
+        back = threading.Timer(0.5, lambda: servers.append(BarnabasServer(tmp_path / "data", port=port)))
+        back.start()
+        yield
+        back.join()
+
+    try:
+        driver = Driver(servers[0].address, topic_name)
+        driver.run(0, ["a"])
+        with killed():
+            messages = driver.tasks(1, ["b"], ["c"])
+        with killed():
+            driver.commit(1, messages)
+        assert committed(servers[-1].address, topic_name, 3) == [b"a", b"b", b"c"]
+    finally:
+        for server in servers:
+            server.stop()
 
 
 def test_a_topic_that_nobody_makes_is_told_before_the_tasks_begin(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Coroutine
+import time
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from barnabas.client.client import Client, connect
@@ -12,10 +13,12 @@ from barnabas.client.consume.fetch_options import FetchOptions
 from barnabas.client.list_offsets import Isolation
 from barnabas.client.metadata import TopicInfo, TopicPartition
 from barnabas.client.options import WrongOption
+from barnabas.core.errors import KafkaError
 from barnabas.spark.kafka_options import KafkaOptions
 from barnabas.spark.options import Assign, Subscribe, SubscribePattern, Topics
 
 T = TypeVar("T")
+_PAUSE_SECONDS = 0.3
 
 SMALLEST_FETCH, LARGEST_FETCH = 1 << 20, 8 << 20
 """In bytes, unless the options say otherwise: a task reads one partition, so it can take much of it at once."""
@@ -43,6 +46,18 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 def open_client(kafka: KafkaOptions) -> Client:
     """A client for `async with`, on the running loop."""
     return connect(kafka.bootstrap, **kafka.client_settings())
+
+
+async def persevere(attempt: Callable[[], Awaitable[T]], timeout_ms: int) -> T:
+    """Do again what fails in a way that may pass, while there is time: a cluster that restarts is back soon."""
+    deadline = time.monotonic() + timeout_ms / 1000
+    while True:
+        try:
+            return await attempt()
+        except KafkaError as error:
+            if not error.retriable or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(_PAUSE_SECONDS)
 
 
 def fetch_options(kafka: KafkaOptions, offsets: int) -> FetchOptions:

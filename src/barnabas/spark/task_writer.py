@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from barnabas.client.admin.transactions import Transactions, TransactionState
 from barnabas.client.producer import Producer
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.spark.cluster import open_client, run
+from barnabas.spark.cluster import open_client, persevere, run
 from barnabas.spark.row_batches import by_topic
 from barnabas.spark.two_phases import task_id
 
@@ -43,7 +44,7 @@ def write_at_least_once(options: WriteOptions, batches: Iterator[pyarrow.RecordB
     """Send the rows, and wait until all are acknowledged. A task that is tried again sends them again."""
 
     async def work() -> int:
-        async with Producer(options.kafka.bootstrap, **options.kafka.settings) as producer:
+        async with _reached(options) as client, Producer(client, **options.kafka.settings) as producer:
             return await _send(producer, batches, options.topic)
 
     return Written(run(work()))
@@ -56,7 +57,7 @@ def write_exactly_once(options: WriteOptions, batches: Iterator[pyarrow.RecordBa
         return Written(0, work)
 
     async def write() -> Written:
-        async with open_client(options.kafka) as client:
+        async with _reached(options) as client:
             settings = {**options.kafka.settings, "transaction_timeout_ms": options.transaction_timeout_ms}
             name = await _free_id(client, options.prefix or "", work.batch)
             async with (
@@ -74,6 +75,15 @@ def write_nothing(batches: Iterator[pyarrow.RecordBatch], work: Work) -> Written
     for _ in batches:
         pass
     return Written(0, work)
+
+
+@asynccontextmanager
+async def _reached(options: WriteOptions) -> AsyncIterator[Client]:
+    client = await persevere(lambda: open_client(options.kafka).__aenter__(), options.max_block_ms)
+    try:
+        yield client
+    finally:
+        await client.close()
 
 
 async def _free_id(client: Client, prefix: str, batch: int | None) -> str:

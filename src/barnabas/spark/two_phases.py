@@ -20,7 +20,7 @@ from barnabas.client.admin.transactions import Transactions, TransactionState
 from barnabas.client.outcomes import PartlyFailed
 from barnabas.core import logs
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.spark.cluster import open_client
+from barnabas.spark.cluster import open_client, persevere
 from barnabas.spark.decisions import Decision, Decisions, Work
 
 if TYPE_CHECKING:
@@ -74,20 +74,28 @@ def _named(ids: Sequence[str]) -> str:
 
 async def recover(options: WriteOptions) -> Decision | None:
     """Finish what was decided, and tell it; nothing is aborted, for tasks may be at work."""
-    async with _decisions(options) as (_, decisions):
-        return decisions.last
+
+    async def attempt() -> Decision | None:
+        async with _decisions(options) as (_, decisions):
+            return decisions.last
+
+    return await persevere(attempt, options.max_block_ms)
 
 
 async def commit(options: WriteOptions, work: Work, transactions: tuple[OpenTransaction, ...]) -> None:
-    """Make all that the tasks wrote visible, once. To commit what is decided does nothing."""
-    async with _decisions(options) as (client, decisions):
-        last = decisions.last
-        if last is None or not last.covers(work):
-            await _check_open(client, work, transactions, options.transaction_timeout_ms)
-            decision = last.followed_by(work, transactions) if last else Decision(work, transactions)
-            await decisions.write(decision)
-            await _finish(client, decisions)
-        await _abort_strays(client, options)
+    """Make all that the tasks wrote visible, once. To commit what is decided does nothing, so it may be tried again."""
+
+    async def attempt() -> None:
+        async with _decisions(options) as (client, decisions):
+            last = decisions.last
+            if last is None or not last.covers(work):
+                await _check_open(client, work, transactions, options.transaction_timeout_ms)
+                decision = last.followed_by(work, transactions) if last else Decision(work, transactions)
+                await decisions.write(decision)
+                await _finish(client, decisions)
+            await _abort_strays(client, options)
+
+    await persevere(attempt, options.max_block_ms)
 
 
 async def abort(options: WriteOptions) -> None:

@@ -24,6 +24,7 @@ DEFAULT_CONTROL_TOPIC = "_barnabas-spark-decisions"
 DEFAULT_TRANSACTION_TIMEOUT_MS = 15 * 60_000
 """As long as Kafka lets a transaction be open at the most, unless told otherwise: the slowest task, and the commit."""
 
+_DEFAULT_MAX_BLOCK_MS = 60_000
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LONGEST_PREFIX = 200
 _ACKS: Mapping[str, int | str] = {"all": "all", "-1": "all", "1": 1, "0": 0}
@@ -64,6 +65,11 @@ class WriteOptions:
     write_id: str | None
     """The name of a batch write, which is done once however often it is run."""
     control_topic: str
+
+    @property
+    def max_block_ms(self) -> int:
+        """How long to wait for a cluster that cannot be reached, or does not answer."""
+        return int(self.kafka.settings.get("max_block_ms", _DEFAULT_MAX_BLOCK_MS))
 
     @property
     def transaction_timeout_ms(self) -> int:
