@@ -37,6 +37,7 @@ from barnabas.spark.pipeline.runner import run_pipeline
 from barnabas.spark.pipeline.session import spark_session
 from barnabas.spark.pipeline.state import State
 from barnabas.spark.pipeline.stopping import StopRequest, stop_on_signals
+from barnabas.spark.pipeline.watching import watching
 from barnabas.sync import Admin, Producer
 from barnabas.testing import Cluster
 
@@ -130,7 +131,7 @@ class Demo:
         if seconds is not None:
             timer.start()
         try:
-            with terminal(self._console) as bars:
+            with terminal(self._console) as bars, watching(self._spark, bars.tasks):
                 state = State(self._place / "state" / pipeline.name)
                 reporter = Reporters([bars, self])
                 run_pipeline(pipeline, self._spark, state, functions_in=PIPELINES, reporter=reporter, stop=stop)
@@ -193,7 +194,7 @@ _LETTER = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Three brokers, a shop, and the example pipelines on Spark.")
-    parser.add_argument("--clicks", type=int, default=200_000, help="that are there at the start (%(default)s)")
+    parser.add_argument("--clicks", type=int, default=100_000, help="that are there at the start (%(default)s)")
     parser.add_argument("--live", type=float, default=20, help="seconds of the live pipeline (%(default)s)")
     parser.add_argument("--report", type=Path, default=Path("build/demo/report.html"), help="(%(default)s)")
     options = parser.parse_args()

@@ -24,12 +24,14 @@ from tests.spark.pipelines import Bench
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(300)  # a loaded machine takes long to run many small jobs
+
 CLICKS = """\
 name: clicks
 cluster: {{bootstrap_servers: "{address}"}}
 mode: {mode}
 trigger: 200 ms
-max_records_per_batch: 10
+max_records_per_batch: 20
 state: {place}/state
 sources:
   - name: clicks
@@ -95,20 +97,16 @@ def test_a_pipeline_is_planned_run_told_audited_and_compacted(
         ("lake", "offsets", 25),
         ("table", "offsets", 25),
     ]
-    assert [(each["batch"], each["from"], each["to"]) for each in plan["batches"]] == [
-        (0, 0, 10),
-        (1, 10, 20),
-        (2, 20, 25),
-    ]
+    assert [(each["batch"], each["from"], each["to"]) for each in plan["batches"]] == [(0, 0, 20), (1, 20, 25)]
     ran = pipeline("run", file, "--progress", "json", "--json", bench.place / "more.jsonl", "-o", "json")
     assert printed(ran)["rows"] == {"dead-letters": 1, "lake": 24, "table": 24}
     told = [json.loads(line) for line in ran.stderr.splitlines()]
-    assert [(each["batch"], each["lag"]) for each in told] == [(0, 15), (1, 5), (2, 0)]
+    assert [(each["batch"], each["lag"]) for each in told] == [(0, 5), (1, 0)]
     assert [json.loads(line) for line in (bench.place / "more.jsonl").read_text().splitlines()] == told
     assert "<svg" in (bench.place / "state" / "report.html").read_text()
     bench.send(topic, [click(24)])
     status = printed(pipeline("status", file, "-o", "json"))
-    assert (status["lag"], status["batches"], status["rows"]["lake"], status["is_running"]) == (1, 3, 24, False)
+    assert (status["lag"], status["batches"], status["rows"]["lake"], status["is_running"]) == (1, 2, 24, False)
     assert "(none)" not in pipeline("status", file).stdout
     pipeline("run", file)
     audit = printed(pipeline("audit", file, "-o", "json"))
@@ -189,7 +187,7 @@ def test_ctrl_c_stops_between_commits_and_a_second_run_is_refused(
             running.kill()
     assert running.returncode == 0, err
     rows = json.loads(out)["rows"]
-    assert rows["lake"] == rows["table"] in (10, 20, 30)
+    assert rows["lake"] == rows["table"] in (20, 30)
     assert bench.rows("clicks.db", "SELECT count(*) FROM clicks") == [(rows["table"],)]
 
 

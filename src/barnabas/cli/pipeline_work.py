@@ -157,11 +157,13 @@ def working(
     """Spark, those who show progress, Ctrl-C that stops between commits, and the report at the end."""
     from barnabas.spark.pipeline.session import spark_session
     from barnabas.spark.pipeline.stopping import stop_on_signals
+    from barnabas.spark.pipeline.watching import watching
 
     with (
         write_report(pipeline.name, state, report) as seen,
         reporting(state, progress, json_file, metrics, seen) as reporters,
         spark_session(pipeline.name, master, pipeline.spark, state.directory) as spark,
+        watching(spark, reporters.tasks),
         stop_on_signals(lambda text: print(text, file=sys.stderr, flush=True)) as stop,
     ):
         yield Work(spark, reporters, stop)

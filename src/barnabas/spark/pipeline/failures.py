@@ -30,6 +30,8 @@ def unreadable_in(error: BaseException) -> tuple[str, int, int] | None:
 
 def brief(error: BaseException) -> str:
     """The sentence that counts: of a Python function in a task its error, else Spark's own first line."""
+    while (cause := getattr(error, "cause", None)) is not None:  # of Spark's errors, the one behind it
+        error = cause
     text = str(error)
     told = _PYTHON.findall(text)
     if told and "Traceback (most recent call last)" in text:

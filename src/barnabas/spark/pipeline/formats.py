@@ -181,7 +181,7 @@ def _one_binary(decoder: Decoder) -> Column:
 
 def _avro(decoder: Decoder) -> Column:
     import pyarrow as pa
-    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+    from pyspark.sql.pandas.functions import arrow_udf
     from pyspark.sql.pandas.types import to_arrow_type
 
     kind = to_arrow_type(decoder.schema, timezone="UTC")
@@ -191,7 +191,9 @@ def _avro(decoder: Decoder) -> Column:
     def decode(values: pa.Array) -> pa.Array:
         return pa.array([_read_or_none(reader, value.as_py()) for value in values], type=kind)
 
-    return arrow_udf(decode, decoder.schema, ArrowUDFType.SCALAR)("value")
+    decode.__annotations__ = {"values": pa.Array, "return": pa.Array}  # Spark goes by them, and not if they are texts
+    column: Column = arrow_udf(decode, decoder.schema)("value")  # type: ignore[call-overload]
+    return column
 
 
 def _read_or_none(reader: AvroReader, value: bytes | None) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, Protocol, runtime_checkable
 
 from barnabas.spark.pipeline.errors import PipelineError
 from barnabas.spark.pipeline.progress import Progress
@@ -20,6 +20,12 @@ class Reporter(Protocol):
         """Show how far a query of the run is. May be called from threads of Spark's, one call at a time."""
 
 
+@runtime_checkable
+class TaskReporter(Protocol):
+    def tasks(self, done: int, total: int) -> None:
+        """Show how far the batch under way is, in Spark's tasks."""
+
+
 class Reporters:
     """Several as one."""
 
@@ -29,6 +35,11 @@ class Reporters:
     def report(self, progress: Progress) -> None:
         for member in self._members:
             member.report(progress)
+
+    def tasks(self, done: int, total: int) -> None:
+        for member in self._members:
+            if isinstance(member, TaskReporter):
+                member.tasks(done, total)
 
 
 class JsonLines:
@@ -71,6 +82,9 @@ class Terminal:
             self._show(progress.query, name, each.done - each.start, each.latest - each.start, "")
         done = sum(each.done - each.start for each in progress.partitions)
         self._show(progress.query, progress.pipeline, done, done + progress.lag, summary(progress))
+
+    def tasks(self, done: int, total: int) -> None:
+        self._show("", "tasks of this batch", done, total, "")
 
     def _show(self, query: str, name: str, done: int, total: int, note: str) -> None:
         if (query, name) not in self._tasks:

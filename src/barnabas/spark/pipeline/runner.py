@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.spark import register
-from barnabas.spark.lake.sink import LakeSink
 from barnabas.spark.pipeline import dead_letters
 from barnabas.spark.pipeline.definition import Emit, Mode, Pipeline, SinkDefinition, Source
 from barnabas.spark.pipeline.errors import PipelineError
@@ -18,14 +17,14 @@ from barnabas.spark.pipeline.explain import explain
 from barnabas.spark.pipeline.failures import UnreadableRecord, brief, unreadable_in
 from barnabas.spark.pipeline.frames import Frames
 from barnabas.spark.pipeline.job import Job, Totals
-from barnabas.spark.pipeline.lake_run import LakeRun
 from barnabas.spark.pipeline.lock import run_lock
 from barnabas.spark.pipeline.offset_run import OffsetRun, OffsetSink
 from barnabas.spark.pipeline.reporters import Reporter, Reporters
-from barnabas.spark.pipeline.sinks import Sink, SinkContext, sink_kind
+from barnabas.spark.pipeline.sinks import Sink, SinkContext, TaskSink, sink_kind
 from barnabas.spark.pipeline.state import State
 from barnabas.spark.pipeline.stopping import StopRequest
 from barnabas.spark.pipeline.stream_run import StreamRun, StreamSink
+from barnabas.spark.pipeline.task_run import TaskRun
 from barnabas.spark.pipeline.topics import TopicOffsets
 from barnabas.spark.pipeline.transforms import looks_across_rows
 
@@ -48,7 +47,7 @@ def run_pipeline(
         feeds = sort_sinks(job, sinks)
         stream_run = StreamRun(job, feeds.streams)
         offset_run = OffsetRun(job, feeds.by_offsets)
-        loads = [LakeRun(job, each) for each in feeds.by_tasks]
+        loads = [TaskRun(job, each) for each in feeds.by_tasks]
         try:
             stream_run.start()
             if feeds.by_offsets:
@@ -123,7 +122,7 @@ class Feeds:
     by_offsets: Sequence[OffsetSink]
     """Batch after batch, the same for all of them; dead letters come first."""
     by_tasks: Sequence[OffsetSink]
-    """Lakes in mode batch, where every task counts by itself."""
+    """In mode batch, where every task may count by itself."""
     streams: Sequence[StreamSink]
     """Those that need Spark's state."""
 
@@ -142,7 +141,7 @@ def sort_sinks(job: Job, sinks: Mapping[str, Sink]) -> Feeds:
         looks_across = looks_across_rows(views[view], len(driving))
         if looks_across and _needs_state(pipeline, definition):
             streams.append(StreamSink(sink, view, definition.head.emit))
-        elif pipeline.mode is Mode.BATCH and not looks_across and isinstance(sink, LakeSink):
+        elif pipeline.mode is Mode.BATCH and not looks_across and isinstance(sink, TaskSink):
             by_tasks.append(OffsetSink(sink, view, driving))
         else:
             by_offsets.append(OffsetSink(sink, view, driving))

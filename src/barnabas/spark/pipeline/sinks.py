@@ -13,13 +13,15 @@ A kind lives in a module with a constant `KIND`, which is imported only when a p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from barnabas.spark.ranges import OffsetRange
 
 TopicPartition = tuple[str, int]
 Offsets = Mapping[TopicPartition, int]
@@ -69,6 +71,24 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Let go of connections; also after an error, and more than once."""
+
+
+@runtime_checkable
+class TaskSink(Protocol):
+    """A sink that knows which offsets it has, so that the parts of a large batch may be committed in any order."""
+
+    def write_tasks(
+        self,
+        frame_of: Callable[[Batch], DataFrame],
+        batch: Batch,
+        max_records: int,
+        is_stopped: Callable[[], bool],
+        on_done: Callable[[tuple[OffsetRange, ...], int], None],
+    ) -> int:
+        """Write what it does not have of a batch, in tasks of so many records, and return the rows.
+
+        Each task is committed by itself, and told to `on_done` with its rows. After a stop no other begins.
+        """
 
 
 @runtime_checkable

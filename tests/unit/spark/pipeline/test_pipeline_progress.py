@@ -56,6 +56,7 @@ def test_the_terminal_has_a_bar_for_each_partition_and_a_line_for_the_run() -> N
     with terminal(console) as bars:
         for each in told(dead_letters=2, watermark="2026-11-01T00:00:00.000Z", state_rows=3, state_bytes=4_000_000):
             bars.report(each)
+        Reporters([JsonLines(io.StringIO()), bars]).tasks(3, 8)
     text = out.getvalue()
     for part in (
         "clicks-0",

@@ -1,0 +1,72 @@
+"""The offline load: one batch up to now, cut into tasks that are committed one by one, side by side and in any order.
+
+For sinks that know which offsets they have, and not only how far they are. A task that failed is done again alone by
+the next run, and a run that was killed goes on with what is missing.
+"""
+
+from __future__ import annotations
+
+import time
+
+from barnabas.spark.pipeline.job import Job, Totals
+from barnabas.spark.pipeline.offset_run import OffsetSink
+from barnabas.spark.pipeline.origin import check_within, find_origin
+from barnabas.spark.pipeline.progress import Meter
+from barnabas.spark.pipeline.sinks import Batch, Offsets, TaskSink
+from barnabas.spark.ranges import OffsetRange
+
+
+class TaskRun:
+    """Loads one sink, up to what is there when it begins."""
+
+    def __init__(self, job: Job, target: OffsetSink) -> None:
+        self._job = job
+        self._target = target
+        self._last = 0.0
+        self.totals = Totals()
+
+    def run(self) -> None:
+        job, sink, view = self._job, self._target.sink, self._target.view
+        assert isinstance(sink, TaskSink)
+        assert view is not None
+        layout = job.layout()
+        latest = job.topics.latest(layout)
+        check_within(sink.name, sink.done_offsets() or {}, latest)
+        origin = find_origin(job.pipeline, job.topics, layout, job.state)
+        start = layout.parts(self._target.sources, origin)
+        end = {partition: max(first, latest[partition]) for partition, first in start.items()}
+        done = {**start, **{where: offset for where, offset in (sink.done_offsets() or {}).items() if where in start}}
+        meter = Meter(job.pipeline.name, sink.name, time.monotonic(), dict(done))
+        self._last = time.monotonic()
+
+        def on_done(task: tuple[OffsetRange, ...], rows: int) -> None:
+            for piece in task:
+                done[piece.topic, piece.partition] += piece.size
+            self._report(meter, sum(piece.size for piece in task), rows, dict(done), latest)
+
+        sink.write_tasks(
+            lambda batch: job.frames.of_ranges(layout, batch.start, batch.end, latest)[view],
+            Batch(0, job.state.query_id(), start, end),
+            job.pipeline.max_records_per_task,
+            lambda: job.stop.is_set,
+            on_done,
+        )
+
+    def _report(self, meter: Meter, size: int, rows: int, done: Offsets, latest: Offsets) -> None:
+        """Of a task; its time is what has passed since the one before, as they run side by side."""
+        written = {self._target.sink.name: rows}
+        self.totals.add(size, written)
+        now = time.monotonic()
+        seconds, self._last = now - self._last, now
+        self._job.reporter.report(
+            meter.progress(
+                now=now,
+                wall=time.time(),
+                batch=self.totals.batches - 1,
+                records=size,
+                batch_seconds=seconds,
+                done=done,
+                latest=latest,
+                rows=written,
+            )
+        )
