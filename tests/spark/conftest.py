@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.sync import Admin, Producer
-from tests.peers import DELTA_JARS, SPARK_CONNECTOR_JARS, BarnabasServer, Broker, java
+from tests.peers import DELTA_JARS, QUICK_JVM, SPARK_CONNECTOR_JARS, BarnabasServer, Broker, KafkaServer, java
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+SPARK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Short work ends before the code that a better compiler makes for it would pay."""
 PEERS = [str(jar) for directory in (SPARK_CONNECTOR_JARS, DELTA_JARS) for jar in directory.glob("*.jar")]
 SETTINGS = {
@@ -53,7 +53,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = (
         builder.config("spark.local.dir", str(scratch / "local"))
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={scratch} {QUICK_JVM}")
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={scratch} {SPARK_JVM}")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
@@ -66,6 +66,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def spark_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with BarnabasServer(tmp_path_factory.mktemp("spark-broker") / "data") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with KafkaServer(tmp_path_factory.mktemp("spark-kafka") / "kafka", jvm=(*QUICK_JVM[:-1], "-Xmx512m")) as server:
         yield server
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.sync import Admin, Consumer, Producer
-from tests.peers import QUICK_JVM, Broker, KafkaServer, spark_connector_jars
+from tests.peers import Broker, spark_connector_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,12 +20,6 @@ SOURCES = ("barnabas", "kafka")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 3
 ORDER = ("partition", "offset")
-
-
-@pytest.fixture(scope="session")
-def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with KafkaServer(tmp_path_factory.mktemp("spark-kafka") / "kafka", jvm=(*QUICK_JVM[:-1], "-Xmx512m")) as server:
-        yield server
 
 
 @pytest.fixture(params=["our broker", "apache kafka"])
