@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.sync import Admin, Producer
-from tests.peers import DELTA_JARS, QUICK_JVM, SPARK_CONNECTOR_JARS, BarnabasServer, Broker, KafkaServer, java
+from tests.peers import DELTA_JARS, SPARK_CONNECTOR_JARS, BarnabasServer, Broker, KafkaServer, java
+from tests.peers import QUICK_JVM as QUICK_KAFKA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,7 +72,7 @@ def spark_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with KafkaServer(tmp_path_factory.mktemp("spark-kafka") / "kafka", jvm=(*QUICK_JVM[:-1], "-Xmx512m")) as server:
+    with KafkaServer(tmp_path_factory.mktemp("spark-kafka") / "kafka", jvm=(*QUICK_KAFKA[:-1], "-Xmx512m")) as server:
         yield server
 
 

@@ -61,14 +61,15 @@ def attempts(random: Random, driver: Driver, batch: int, values: list[str]) -> l
     return messages
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("cluster", "seed"), [("spark_broker", 1), ("spark_broker", 2), ("apache_kafka", 3)])
 def test_every_row_is_there_once_after_any_crashes(
-    spark_broker: Broker, topic_name: str, monkeypatch: pytest.MonkeyPatch, seed: int
+    request: pytest.FixtureRequest, cluster: str, topic_name: str, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     random = Random(seed)
-    with Admin(spark_broker.address) as admin:
+    broker: Broker = request.getfixturevalue(cluster)
+    with Admin(broker.address) as admin:
         admin.topics.create(topic_name, partitions=3)
-    driver = Driver(spark_broker.address, topic_name, controlTopic=f"{topic_name}-control")
+    driver = Driver(broker.address, topic_name, controlTopic=f"{topic_name}-control")
     for owner, name in STEPS:
         monkeypatch.setattr(owner, name, may_die(random, getattr(owner, name), chance=0.12))
     deaths = 0
@@ -84,4 +85,4 @@ def test_every_row_is_there_once_after_any_crashes(
             except Died:
                 deaths += 1
     assert deaths >= BATCHES / 2
-    assert committed(spark_broker.address, topic_name, len(expected)) == sorted(expected)
+    assert committed(broker.address, topic_name, len(expected)) == sorted(expected)
