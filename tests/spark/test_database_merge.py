@@ -1,11 +1,11 @@
-"""Staging and merging, the same on every database, without Spark."""
+"""Staging and merging, the same on every database; but for one test, without Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -13,10 +13,14 @@ import pytest
 from barnabas.spark.database.columns import RowColumn, row_columns
 from barnabas.spark.database.connections import Database, Session, TableName
 from barnabas.spark.database.merge import Notes, Target, merge
+from barnabas.spark.database.sink import DatabaseSettings, DatabaseSink, WriteMode
 from barnabas.spark.database.staging import Filled, StagingTask, create_staging
 from barnabas.spark.pipeline.errors import SinkError
-from barnabas.spark.pipeline.sinks import Batch
+from barnabas.spark.pipeline.sinks import Batch, SinkContext
 from tests.peers import MariaDbServer, PostgresServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SINK = "shop/orders"
 STAGING = TableName(None, "staged")
@@ -216,6 +220,19 @@ def test_values_of_every_type_come_back_as_they_were(database: Database, session
     if session.dialect.name == "MySQL":
         expected[11] = moment.replace(tzinfo=None)
     assert [bytes(value) if isinstance(value, memoryview) else value for value in found] == expected
+
+
+def test_rows_of_spark_are_upserted_in_every_database(
+    database: Database, session: Session, spark: SparkSession
+) -> None:
+    settings = DatabaseSettings(database.url, "orders", WriteMode.UPSERT, ("id",), create=True)
+    sink = DatabaseSink(settings, SinkContext("shop", "orders", {}))
+    sink.prepare(spark)
+    rows = spark.range(0, 6, numPartitions=2).selectExpr("id % 4 AS id", "concat('number ', id) AS status")
+    assert sink.write(rows, by_offsets(0, 0, 6)) == 6
+    assert sink.write(rows, by_offsets(0, 0, 6)) == 0
+    assert orders(session) == [(0, "number 4"), (1, "number 5"), (2, "number 2"), (3, "number 3")]
+    assert sink.done_offsets() == {("orders", 0): 6}
 
 
 def arrow_schema(columns: Sequence[RowColumn]) -> pa.Schema:

@@ -115,18 +115,17 @@ class DatabaseSink:
 
     def write(self, frame: DataFrame, batch: Batch) -> int:
         with self._database.connected() as session:
-            notes = Notes(session, self._key)
             with session.transaction():
-                if notes.is_done(batch):
+                if Notes(session, self._key).is_done(batch):
                     return 0
             columns = self._fitting(session, frame)
-            filled = self._stage(frame, columns)
-            target = Target(
-                self._table, [column.name for column in columns], self._settings.key, self._settings.latest_by
-            )
-            rows = merge(notes, batch, filled, self._staging, target)
+        filled = self._stage(frame, columns)
+        names = [column.name for column in columns]
+        target = Target(self._table, names, self._settings.key, self._settings.latest_by)
+        with self._database.connected() as session:
+            rows = merge(Notes(session, self._key), batch, filled, self._staging, target)
             sweep(session, self._staging)
-            return rows
+        return rows
 
     def close(self) -> None:
         """There is nothing to let go of."""
@@ -147,12 +146,7 @@ class DatabaseSink:
         """The columns of the rows that go into the table, which is made if it is not there and may be."""
         existing = session.columns(self._table)
         held = {column.name for column in existing}
-        columns = tuple(
-            column
-            for column in row_columns(
-                [pair for pair in frame.dtypes if pair[0] not in ORIGIN_COLUMNS or pair[0] in held]
-            )
-        )
+        columns = row_columns([pair for pair in frame.dtypes if pair[0] not in ORIGIN_COLUMNS or pair[0] in held])
         names = [column.name for column in columns]
         for name in (*self._settings.key, *filter(None, [self._settings.latest_by])):
             if name not in names:

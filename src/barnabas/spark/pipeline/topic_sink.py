@@ -16,10 +16,10 @@ have to go through the driver.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.client.admin.topics import Topics
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -33,6 +33,8 @@ from barnabas.spark.write_options import PRODUCER, WriteOptions, parse_batch_wri
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+T = TypeVar("T")
 
 
 class ValueFormat(StrEnum):
@@ -80,11 +82,8 @@ class TopicSink:
 
     def prepare(self, spark: SparkSession) -> None:
         """Finishes a write that was decided before a crash, too."""
-        try:
-            run(self._find_topic())
-            self._place()
-        except KafkaError as error:
-            raise SinkError(f"topic '{self._settings.topic}': {error}") from error
+        self._run(self._find_topic())
+        self._place()
 
     def done_offsets(self) -> Offsets | None:
         return self._place().offsets or None
@@ -110,8 +109,14 @@ class TopicSink:
         return parse_batch_write_options({name.lower(): value for name, value in self._options.items()})
 
     def _place(self) -> Place:
-        last = run(recover(self._write_options()))
+        last = self._run(recover(self._write_options()))
         return Place.parse(last.work.name) if last else Place({}, {})
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return run(work)
+        except KafkaError as error:
+            raise SinkError(f"topic '{self._settings.topic}': {error}") from error
 
     async def _find_topic(self) -> None:
         topic = self._settings.topic
