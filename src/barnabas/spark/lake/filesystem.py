@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from barnabas.spark.lake.errors import LakeError
+from barnabas.spark.lake.errors import LakeError, ManifestDamaged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +54,8 @@ class HadoopFileSystem:
     """Whatever Hadoop knows by the scheme of the path: hdfs, file, s3a, abfs, gs."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
+        if not hasattr(spark, "_jvm"):
+            raise LakeError("a lake needs a Spark session whose driver is in this process; Spark Connect has none")
         jvm: Any = spark._jvm
         context: Any = spark.sparkContext
         self._jvm = jvm
@@ -79,12 +81,17 @@ class HadoopFileSystem:
             return bool(self._fs.exists(self._path(path)))
 
     def read(self, path: str) -> bytes:
-        with explained(f"read {self.full(path)}"):
-            stream = self._fs.open(self._path(path))
-            try:
-                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-            finally:
-                stream.close()
+        try:
+            with explained(f"read {self.full(path)}"):
+                stream = self._fs.open(self._path(path))
+                try:
+                    return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+                finally:
+                    stream.close()
+        except LakeError as problem:
+            if "ChecksumException" in str(problem):
+                raise ManifestDamaged(f"{self.full(path)} is cut off or was altered: its checksum is wrong") from None
+            raise
 
     def write(self, path: str, data: bytes) -> None:
         with explained(f"write {self.full(path)}"):

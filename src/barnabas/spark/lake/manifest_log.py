@@ -27,9 +27,7 @@ class ManifestLog:
 
     def read(self) -> tuple[State, Entry | None]:
         """The state now, and the entry that led to it; no entry: there is no lake yet."""
-        names = {listed.name for listed in self._fs.list(MANIFEST)}
-        entries = {int(name[:20]) for name in names if name[20:] == ".json"}
-        checkpoints = sorted(int(name[:20]) for name in names if name[20:] == ".checkpoint.json")
+        entries, checkpoints = self._versions()
         if not entries:
             if checkpoints:
                 raise ManifestDamaged(f"{self._where('')} has checkpoints and no entries; restore it from a copy")
@@ -69,10 +67,17 @@ class ManifestLog:
                 hint += ", or remove it: then the load goes on before it, and `audit` names the files it had brought"
             raise ManifestDamaged(f"{damage}; {hint}") from None
 
-    def _newest_checkpoint(self, checkpoints: list[int], entries: set[int], last: int) -> State:
+    def _versions(self) -> tuple[set[int], set[int]]:
+        """Of entries and of checkpoints; whatever else lies there is left alone."""
+        names = [listed.name for listed in self._fs.list(MANIFEST)]
+        numbers = {name: int(name[:20]) for name in names if name[:20].isdecimal()}
+        entries = {number for name, number in numbers.items() if name == version_name(number)}
+        return entries, {number for name, number in numbers.items() if name == checkpoint_name(number)}
+
+    def _newest_checkpoint(self, checkpoints: set[int], entries: set[int], last: int) -> State:
         """The newest that is whole; one that is damaged is not needed as long as the entries are there."""
         damage: LakeError | None = None
-        for version in reversed(checkpoints):
+        for version in sorted(checkpoints, reverse=True):
             if version > last:
                 raise ManifestDamaged(f"{self._where(version_name(version))} is missing; restore it from a copy")
             name = checkpoint_name(version)
@@ -89,9 +94,10 @@ class ManifestLog:
         self._fs.write(written, encode_state(state))
         self._fs.rename(written, f"{MANIFEST}/{checkpoint_name(state.version)}")
         oldest_needed = state.version - self._checkpoint_every
-        for listed in self._fs.list(MANIFEST):
-            if int(listed.name[:20]) < oldest_needed:
-                self._fs.delete(f"{MANIFEST}/{listed.name}")
+        for name_of, versions in zip((version_name, checkpoint_name), self._versions()):
+            for version in sorted(versions):
+                if version < oldest_needed:
+                    self._fs.delete(f"{MANIFEST}/{name_of(version)}")
 
     def _where(self, name: str) -> str:
         return f"{self._fs.root}/{MANIFEST}/{name}"
