@@ -36,6 +36,9 @@ BATCH = 60
 WAVE = 4 * BATCH
 LONGEST_DELAY_S = 1.5
 """After the first batch of a wave: the time of a batch or two, so that every step of a batch is hit some day."""
+EARLY_SHARE = 0.25
+START_S = 10.0
+"""Some victims die earlier: while the pipeline starts, and takes up what the last one left."""
 SPARK = {
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
@@ -249,8 +252,11 @@ def disturb(
         for victim in victims:
             process.ensure_running()
             orders.send_wave()
-            _wait_for(_more_batches(process), process, patience_s)
-            time.sleep(chance.uniform(0, LONGEST_DELAY_S))
+            if chance.random() < EARLY_SHARE:
+                time.sleep(chance.uniform(0, START_S))
+            else:
+                _wait_for(_more_batches(process), process, patience_s)
+                time.sleep(chance.uniform(0, LONGEST_DELAY_S))
             _kill(victim, process, orders, chance, patience_s)
             report.kills[victim] += 1
         expected = orders.expected()
