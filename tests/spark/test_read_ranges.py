@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +23,7 @@ from barnabas.spark.options import ReadOptions, parse_batch_options
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.reader import BatchReader, plan_ranges
 from barnabas.sync import Admin, Producer
-from tests.peers import Broker
+from tests.peers import BarnabasServer, Broker
 
 NewTopic = Callable[..., str]
 
@@ -225,3 +227,18 @@ def test_a_reader_that_is_left_early_closes_its_connections(
         next(reading)
         reading.close()
     assert caplog.messages == []
+
+
+def test_a_task_waits_for_a_broker_that_comes_back(tmp_path: Path) -> None:
+    with BarnabasServer(tmp_path / "data") as server:
+        with Admin(server.address) as admin:
+            admin.topics.create("orders", partitions=1)
+        with Producer(server.address) as producer:
+            fill(producer, "orders", 1)
+        server.kill()
+        options = parse_batch_options({"kafka.bootstrap.servers": server.address, "subscribe": "orders"})
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(offsets, options, OffsetRange("orders", 0, 2, 10))
+            assert not wait([reading], 0.5).done
+            with BarnabasServer(tmp_path / "data", port=int(server.address.rsplit(":")[1])):
+                assert reading.result(60) == list(range(2, 10))

@@ -13,7 +13,7 @@ from barnabas.client.list_offsets import EARLIEST, LATEST, list_offsets
 from barnabas.client.metadata import TopicPartition
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.batch import CorruptBatch
-from barnabas.spark.cluster import fetch_options, new_runner, open_client
+from barnabas.spark.cluster import fetch_options, new_runner, open_client, persevere
 from barnabas.spark.data_loss import Cause, Loss, report
 from barnabas.spark.rows import RowBatches
 from barnabas.spark.worker_logs import show_warnings
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from barnabas.client.consume.chunks import Chunk
     from barnabas.spark.options import ReadOptions
     from barnabas.spark.ranges import OffsetRange
+
+RETRY_TIMEOUT_MS = 30_000
 
 
 def read_range(
@@ -61,7 +63,10 @@ class RangeFetches:
 
     @classmethod
     async def open(cls, options: ReadOptions, wanted: OffsetRange, topic_id: bytes | None = None) -> Self:
-        return cls(await open_client(options.kafka).__aenter__(), options, wanted, topic_id)
+        """The driver has reached the cluster before, so a task waits for one that does not answer."""
+        patience = options.kafka.settings.get("retry_timeout_ms", RETRY_TIMEOUT_MS)
+        client = await persevere(lambda: open_client(options.kafka).__aenter__(), patience)
+        return cls(client, options, wanted, topic_id)
 
     async def next(self) -> Chunk | None:
         """The next records; None at the end of the range."""
