@@ -16,7 +16,7 @@ from barnabas.records.batch import CorruptBatch
 from barnabas.spark.cluster import fetch_options, new_runner, open_client, persevere
 from barnabas.spark.data_loss import Cause, Loss, report
 from barnabas.spark.rows import RowBatches
-from barnabas.spark.worker_logs import show_warnings
+from barnabas.spark.worker_process import show_warnings, spare_loaded_modules
 
 if TYPE_CHECKING:
     import pyarrow
@@ -34,6 +34,7 @@ def read_range(
 ) -> Generator[pyarrow.RecordBatch, None, None]:
     """The rows of a range as Arrow batches with these columns; of the topic with that id, where it is known."""
     show_warnings()
+    spare_loaded_modules()
     rows = RowBatches(columns, wanted)
     with new_runner() as runner:
         fetches = runner.run(RangeFetches.open(options, wanted, topic_id))

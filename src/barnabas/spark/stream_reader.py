@@ -20,7 +20,7 @@ from barnabas.spark.fetching import read_range
 from barnabas.spark.offsets import nested
 from barnabas.spark.stream_places import load_place
 from barnabas.spark.stream_planner import StreamPlanner
-from barnabas.spark.worker_logs import show_warnings
+from barnabas.spark.worker_process import show_warnings
 
 if TYPE_CHECKING:
     import pyarrow
