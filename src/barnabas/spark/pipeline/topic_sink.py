@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.client.admin.topics import Topics
-from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.errors import KafkaError
 from barnabas.spark.cluster import open_client, run
 from barnabas.spark.kafka_options import PREFIX
 from barnabas.spark.pipeline.errors import SinkError
@@ -121,17 +121,12 @@ class TopicSink:
     async def _find_topic(self) -> None:
         topic = self._settings.topic
         async with open_client(self._write_options().kafka) as client:
-            try:
-                await client.metadata.topic(topic)
-            except KafkaError as error:
-                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise
-                if not self._settings.create:
-                    raise SinkError(
-                        f"topic '{topic}' is not in the cluster: create it, or say `create: true`"
-                    ) from None
-                await Topics(client).create(topic, partitions=self._settings.partitions)
-                await client.retrying(lambda: client.metadata.topic(topic))
+            if topic in {known.name for known in await client.retrying(client.metadata.all_topics)}:
+                return
+            if not self._settings.create:
+                raise SinkError(f"topic '{topic}' is not in the cluster: create it, or say `create: true`")
+            await Topics(client).create(topic, partitions=self._settings.partitions)
+            await client.retrying(lambda: client.metadata.topic(topic))
 
     def _records(self, frame: DataFrame) -> DataFrame:
         """The rows as records: key and value."""

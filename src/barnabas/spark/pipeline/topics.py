@@ -117,7 +117,7 @@ class TopicOffsets:
     async def _check_topics(self, source: Source) -> None:
         deadline = asyncio.get_running_loop().time() + _NEW_TOPIC_S
         while True:
-            there = {topic.name for topic in await self._client.metadata.all_topics()}
+            there = {topic.name for topic in await self._client.retrying(self._client.metadata.all_topics)}
             missing = [topic for topic in source.topics if topic not in there]
             if not missing:
                 return
