@@ -41,7 +41,7 @@ VERBS = {
     "group": Verb("barnabas.cli.group", "List, describe, reset and delete consumer groups."),
     "txn": Verb("barnabas.cli.txn", "Look at transactions and producers, and abort what hangs."),
     "spark": Verb("barnabas.cli.spark", "Pack the environment for the executors of a Spark cluster."),
-    "pipeline": Verb("barnabas.cli.pipeline", "Move topics into tables, lakes and topics with Spark, exactly once."),
+    "pipeline": Verb("barnabas.cli.pipeline", "Move topics into tables, lakes and topics, exactly once."),
     "bench": Verb("barnabas.cli.bench", "Measure a cluster: records and bytes per second, latencies."),
     "log": Verb("barnabas.cli.log", "Look into the files of a data directory."),
     "doctor": Verb("barnabas.cli.doctor", "Tell what this machine offers a broker, and what is missing."),
