@@ -21,7 +21,7 @@ from barnabas.spark.data_loss import DataLost
 from barnabas.spark.fetching import read_range
 from barnabas.spark.options import ReadOptions, parse_batch_options
 from barnabas.spark.ranges import OffsetRange
-from barnabas.spark.reader import BatchReader, plan_ranges
+from barnabas.spark.reader import BatchReader, plan_read
 from barnabas.sync import Admin, Producer
 from tests.peers import BarnabasServer, Broker
 
@@ -46,7 +46,7 @@ def fill(producer: Producer, topic: str, partitions: int, count: int = 10, **opt
 
 
 def plan(options: ReadOptions, *filters: Filter) -> list[tuple[str, int, int, int]]:
-    ranges = run(plan_ranges(options, filters))
+    ranges = run(plan_read(options, filters)).ranges
     return [(each.topic, each.partition, each.start, each.end) for each in ranges]
 
 
@@ -136,6 +136,22 @@ def test_an_empty_plan_reads_nothing(parse: Callable[..., ReadOptions], spark_to
     reader = BatchReader(parse(subscribe=spark_topic()), ("offset",))
     assert reader.partitions() == []
     assert list(reader.read(InputPartition(None))) == []
+
+
+def test_another_topic_of_the_same_name_is_not_read(
+    parse: Callable[..., ReadOptions], spark_topic: NewTopic, spark_producer: Producer, spark_broker: Broker
+) -> None:
+    topic = spark_topic()
+    fill(spark_producer, topic, 1)
+    reader = BatchReader(parse(subscribe=topic), ("offset",))
+    [planned] = reader.partitions()
+    with Admin(spark_broker.address) as admin:
+        admin.topics.delete(topic)
+        admin.topics.create(topic, partitions=1)
+    with Producer(spark_broker.address) as producer:
+        fill(producer, topic, 1)
+    with pytest.raises(DataLost, match=f"topic '{topic}' was deleted and made anew"):
+        list(reader.read(planned))
 
 
 def test_records_removed_before_the_plan_are_told_of_or_left_out(

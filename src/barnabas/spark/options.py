@@ -76,7 +76,7 @@ def _assigned(option: str, given: str) -> Assign:
     right = 'of the form {"topic": [0, 1]}'
     try:
         topics = json.loads(given)
-        partitions = tuple(TopicPartition(topic, index) for topic, some in topics.items() for index in some)
+        partitions = tuple({TopicPartition(topic, index): None for topic, some in topics.items() for index in some})
     except (ValueError, AttributeError, TypeError):
         raise wrong(option, given, right) from None
     if not partitions or not all(type(partition.partition) is int for partition in partitions):

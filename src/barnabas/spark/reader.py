@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -19,6 +19,7 @@ from barnabas.spark.fetching import read_range
 from barnabas.spark.filters import cut_ranges, since_ms
 from barnabas.spark.offsets import AtOffsets, Earliest, Latest, resolve_limit
 from barnabas.spark.ranges import OffsetRange, split_ranges
+from barnabas.spark.worker_process import show_warnings
 
 if TYPE_CHECKING:
     import pyarrow
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
     from barnabas.spark.options import ReadOptions
 
 log = logging.getLogger(__name__)
+
+
+class BatchPartition(InputPartition):
+    """A range, and the id of its topic: another one may have that name when the task comes to it."""
+
+    def __init__(self, wanted: OffsetRange, topic_id: bytes) -> None:
+        super().__init__(wanted)
+        self.topic_id = topic_id
 
 
 class BatchReader(DataSourceReader):
@@ -38,10 +47,14 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One for each range; Spark makes an `InputPartition(None)` of none."""
-        return [InputPartition(wanted) for wanted in run(plan_ranges(self._options, self._filters))]
+        show_warnings()
+        plan = run(plan_read(self._options, self._filters))
+        return [BatchPartition(wanted, plan.topic_ids[wanted.topic]) for wanted in plan.ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        return iter(()) if partition.value is None else read_range(self._options, self._columns, partition.value)
+        if not isinstance(partition, BatchPartition):
+            return iter(())
+        return read_range(self._options, self._columns, partition.value, partition.topic_id)
 
 
 class FilteringBatchReader(BatchReader):
@@ -53,8 +66,15 @@ class FilteringBatchReader(BatchReader):
         return filters
 
 
-async def plan_ranges(options: ReadOptions, filters: Sequence[Filter] = ()) -> list[OffsetRange]:
+@dataclass(frozen=True, slots=True)
+class Plan:
     """What a batch read is going to read, cut into tasks."""
+
+    ranges: list[OffsetRange]
+    topic_ids: dict[str, bytes]
+
+
+async def plan_read(options: ReadOptions, filters: Sequence[Filter] = ()) -> Plan:
     async with open_client(options.kafka) as client:
         partitions = await find_partitions(client, options.topics)
         starts = await resolve_limit(client, partitions, options.starting, options.isolation)
@@ -62,7 +82,9 @@ async def plan_ranges(options: ReadOptions, filters: Sequence[Filter] = ()) -> l
         ranges = [OffsetRange(*partition, starts[partition], ends[partition]) for partition in partitions]
         ranges = cut_ranges(await _readable(client, options, ranges), filters)
         ranges = await _since(client, options, ranges, since_ms(filters))
-    return split_ranges(ranges, min_partitions=options.min_partitions, max_records=options.max_records_per_partition)
+        topic_ids = {name: topic.topic_id for name, topic in client.metadata.cluster.topics.items()}
+    tasks = split_ranges(ranges, min_partitions=options.min_partitions, max_records=options.max_records_per_partition)
+    return Plan(tasks, topic_ids)
 
 
 async def _readable(client: Client, options: ReadOptions, ranges: list[OffsetRange]) -> list[OffsetRange]:

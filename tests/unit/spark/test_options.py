@@ -88,7 +88,7 @@ def test_an_option_is_understood(options: dict[str, str], field: str, value: obj
     ("given", "topics"),
     [
         ({"subscribePattern": "a.*"}, SubscribePattern("a.*")),
-        ({"assign": '{"a": [0, 2]}'}, Assign((A0, TopicPartition("a", 2)))),
+        ({"assign": '{"a": [0, 2, 0]}'}, Assign((A0, TopicPartition("a", 2)))),
     ],
 )
 def test_what_to_read_is_said_in_one_of_three_ways(given: dict[str, str], topics: object) -> None:
