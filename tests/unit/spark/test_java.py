@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from barnabas.spark.java import JavaMissing, require_java
+from tests.cli.commands import assert_one_line, run_barnabas
+from tests.peers import ROOT
 
 
 def make_java(directory: Path, told: str) -> Path:
@@ -55,3 +58,9 @@ def test_a_java_that_cannot_run_spark_is_refused(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing, match=said):
         require_java()
+
+
+def test_a_pipeline_without_java_ends_with_one_line(tmp_path: Path) -> None:
+    file = shutil.copy(ROOT / "examples" / "pipelines" / "topic_to_lake.yaml", tmp_path)
+    done = run_barnabas("pipeline", "run", str(file), environment={"JAVA_HOME": str(tmp_path)})
+    assert_one_line(done, f"JAVA_HOME is {tmp_path}", "Spark needs Java 17 or later", "`make setup` installs it")
