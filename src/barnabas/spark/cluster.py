@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from barnabas.client.client import Client, connect
@@ -13,7 +13,7 @@ from barnabas.client.consume.fetch_options import FetchOptions
 from barnabas.client.list_offsets import Isolation
 from barnabas.client.metadata import TopicInfo, TopicPartition
 from barnabas.client.options import WrongOption
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.spark.kafka_options import KafkaOptions
 from barnabas.spark.options import Assign, Subscribe, SubscribePattern, Topics
 
@@ -82,15 +82,33 @@ async def find_topics(client: Client, topics: Topics) -> list[TopicInfo]:
     match topics:
         case SubscribePattern(pattern):
             matches = re.compile(pattern).fullmatch
-            return [
-                topic for topic in await client.metadata.all_topics() if matches(topic.name) and not topic.is_internal
-            ]
+            found = await client.retrying(client.metadata.all_topics)
+            return [topic for topic in found if matches(topic.name) and not topic.is_internal]
         case Subscribe(names):
             wanted = list(names)
         case Assign(partitions):
             wanted = list(dict.fromkeys(partition.topic for partition in partitions))
-    await client.retrying(lambda: client.metadata.refresh(wanted), timeout_ms=NEW_TOPIC_GRACE_MS)
+    await _refresh(client, wanted)
     return [client.metadata.cluster.topics[name] for name in wanted]
+
+
+async def _refresh(client: Client, topics: Sequence[str]) -> None:
+    """Wait a moment for a topic that may be new, and as long as for any other answer for a broker that is away."""
+    grace_ends = client.clock.monotonic() + NEW_TOPIC_GRACE_MS / 1000
+
+    async def refresh() -> KafkaError | None:
+        try:
+            await client.metadata.refresh(topics)
+        except KafkaError as error:
+            is_missing = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if not is_missing or client.clock.monotonic() < grace_ends:
+                raise
+            return error
+        return None
+
+    missing = await client.retrying(refresh)
+    if missing is not None:
+        raise missing
 
 
 async def find_partitions(client: Client, topics: Topics) -> list[TopicPartition]:
