@@ -109,6 +109,19 @@ def opened(shop: Shop) -> Iterator[None]:
         shop.close()
 
 
+@contextmanager
+def stopped_after(seconds: float | None, stop: StopRequest) -> Iterator[None]:
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(seconds, stop.set)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 class Demo:
     """Runs pipelines in one Spark session and keeps what they tell."""
 
@@ -120,23 +133,20 @@ class Demo:
         self.told: list[Progress] = []
 
     def run(self, file: str, seconds: float | None = None) -> None:
-        """To its end, or live for so many seconds."""
+        """To its end; with `seconds` live for so long, as the last one."""
         if self._stop.is_set:
             raise KeyboardInterrupt
         mode = {} if seconds is None else {"PIPELINE_MODE": "micro-batch"}
         pipeline = load_pipeline(PIPELINES / file, {**os.environ, **mode})
         self._console.rule(f"[bold]{pipeline.name}[/]  {self._heading(file)}", align="left")
-        stop = self._stop if seconds is None else StopRequest()
-        timer = threading.Timer(seconds or 0, stop.set)
-        if seconds is not None:
-            timer.start()
-        try:
-            with terminal(self._console) as bars, watching(self._spark, bars.tasks):
-                state = State(self._place / "state" / pipeline.name)
-                reporter = Reporters([bars, self])
-                run_pipeline(pipeline, self._spark, state, functions_in=PIPELINES, reporter=reporter, stop=stop)
-        finally:
-            timer.cancel()
+        state = State(self._place / "state" / pipeline.name)
+        with (
+            terminal(self._console) as bars,
+            watching(self._spark, bars.tasks),
+            stopped_after(seconds, self._stop),
+        ):
+            reporter = Reporters([bars, self])
+            run_pipeline(pipeline, self._spark, state, functions_in=PIPELINES, reporter=reporter, stop=self._stop)
 
     def report(self, progress: Progress) -> None:
         self.told.append(replace(progress, query=f"{progress.pipeline}: {progress.query}"))

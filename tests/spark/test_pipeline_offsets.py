@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.spark.pipeline.errors import PipelineError
+from barnabas.spark.database.sink import DatabaseSink
+from barnabas.spark.pipeline.errors import PipelineError, SinkError
 from barnabas.spark.pipeline.failures import UnreadableRecord
 from barnabas.spark.pipeline.stopping import StopRequest
+from barnabas.sync import Admin
 from tests.peers import Broker
 from tests.spark.pipelines import Bench, Collected
 
@@ -107,6 +109,57 @@ def test_a_stop_comes_between_two_batches(bench: Bench, spark_topic: Callable[..
     assert bench.rows("orders.db", "SELECT count(*) FROM orders") == [(20,)]
     bench.run(ORDERS, TOPIC=topic)
     assert bench.rows("orders.db", "SELECT count(DISTINCT id), count(*) FROM orders") == [(30, 30)]
+
+
+SECOND = """
+  - name: second
+    kind: database
+    from: orders
+    url: ${PIPELINE_DATA}/second.db
+    table: orders
+    create: true
+"""
+
+
+def test_a_sink_that_came_later_or_failed_catches_up_with_the_others(
+    bench: Bench, spark_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = spark_topic()
+    bench.send(topic, [order(number) for number in range(10)])
+    bench.run(ORDERS, TOPIC=topic)
+    assert bench.run(ORDERS + SECOND, TOPIC=topic).rows == {"second": 10}
+    bench.send(topic, [order(number) for number in range(10, 15)])
+    write = DatabaseSink.write
+
+    def fail_in_second(sink: DatabaseSink, *arguments: Any) -> int:
+        if sink.name == "second":
+            raise SinkError("the disk is full")
+        return write(sink, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DatabaseSink, "write", fail_in_second)
+        with pytest.raises(SinkError, match="the disk is full"):
+            bench.run(ORDERS + SECOND, TOPIC=topic)
+    bench.send(topic, [order(15)])
+    told = Collected()
+    bench.run(ORDERS + SECOND, told, TOPIC=topic)
+    assert [each.rows for each in told.told] == [{"second": 5}, {"table": 1, "second": 1}]
+    for file in ("orders.db", "second.db"):
+        assert bench.rows(file, "SELECT count(*), count(DISTINCT id) FROM orders") == [(16, 16)]
+
+
+def test_a_topic_that_was_made_anew_stops_the_run(
+    bench: Bench, spark_broker: Broker, spark_topic: Callable[..., str]
+) -> None:
+    topic = spark_topic()
+    bench.send(topic, [order(1)])
+    bench.run(ORDERS, TOPIC=topic)
+    with Admin(spark_broker.address) as admin:
+        admin.topics.delete(topic)
+        admin.topics.create(topic, partitions=1)
+    bench.send(topic, [order(2), order(3)])
+    with pytest.raises(PipelineError, match=f"topic '{topic}' was deleted and made anew since the pipeline began"):
+        bench.run(ORDERS, TOPIC=topic)
 
 
 def test_an_unknown_topic_is_named_with_its_nearest(bench: Bench, spark_topic: Callable[..., str]) -> None:

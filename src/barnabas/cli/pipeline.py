@@ -90,7 +90,7 @@ def validate(file: FileArgument, output: OutputOption = Output.TABLE) -> None:
 
 @app.command(epilog=examples("barnabas pipeline plan clicks.yaml", "barnabas pipeline plan clicks.yaml -o json"))
 def plan(file: FileArgument, master: MasterOption = None, output: OutputOption = Output.TABLE) -> None:
-    """Show what a run would do now: how each sink is fed, and the offsets of each batch. Nothing is written."""
+    """Show what a run would do now: how each sink is fed, and the offsets of each batch. No row is written."""
     from barnabas.spark.pipeline.preview import preview
 
     with telling():

@@ -155,10 +155,12 @@ def working(
     report: Path | None = None,
 ) -> Iterator[Work]:
     """Spark, those who show progress, Ctrl-C that stops between commits, and the report at the end."""
+    from barnabas.spark.pipeline.lock import check_free
     from barnabas.spark.pipeline.session import spark_session
     from barnabas.spark.pipeline.stopping import stop_on_signals
     from barnabas.spark.pipeline.watching import watching
 
+    check_free(state.lock_file, pipeline.name)
     with (
         write_report(pipeline.name, state, report) as seen,
         reporting(state, progress, json_file, metrics, seen) as reporters,
@@ -188,6 +190,7 @@ def working_sinks(pipeline: Pipeline, file: Path, master: str | None) -> Iterato
 
 def audit_rows(pipeline: Pipeline, file: Path, master: str | None) -> list[dict[str, Any]]:
     """Of all sinks that can be audited, also while the pipeline runs."""
+    from barnabas.spark.pipeline.audits import count_letters, with_letters
     from barnabas.spark.pipeline.runner import closed_sinks
     from barnabas.spark.pipeline.session import spark_session
     from barnabas.spark.pipeline.sinks import Audited
@@ -197,7 +200,9 @@ def audit_rows(pipeline: Pipeline, file: Path, master: str | None) -> list[dict[
         able = {name: sink for name, sink in sinks.items() if isinstance(sink, Audited)}
         _check_any(able, sinks)
         with spark_session(pipeline.name, master, pipeline.spark, state.directory) as spark:
-            return [{"sink": name, **row} for name, sink in able.items() for row in sink.audit(spark)]
+            letters = count_letters(spark, pipeline)
+            rows = {name: with_letters(sink.audit(spark), letters) for name, sink in able.items()}
+            return [{"sink": name, **row} for name, some in rows.items() for row in some]
 
 
 def compact_rows(pipeline: Pipeline, file: Path, master: str | None) -> list[dict[str, Any]]:

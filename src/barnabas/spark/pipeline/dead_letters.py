@@ -24,6 +24,8 @@ NAME = "dead-letters"
 PREFIX = "barnabas.dead."
 """Of the headers: all that begin with it are ours."""
 TOPIC, PARTITION, OFFSET = f"{PREFIX}topic", f"{PREFIX}partition", f"{PREFIX}offset"
+TIMESTAMP = f"{PREFIX}timestamp"
+"""In milliseconds since 1970."""
 PIPELINE, SOURCE, CAUSE, STACK = f"{PREFIX}pipeline", f"{PREFIX}source", f"{PREFIX}cause", f"{PREFIX}stack"
 REPLAYS = "barnabas.replays"
 """How often a record has been sent round again: a header of the replayed record."""
@@ -48,6 +50,7 @@ def _letters(bad: DataFrame, decoder: Decoder, pipeline: str) -> DataFrame:
         TOPIC: f.col("topic"),
         PARTITION: f.col("partition"),
         OFFSET: f.col("offset"),
+        TIMESTAMP: f.unix_millis("timestamp"),
         PIPELINE: f.lit(pipeline),
         SOURCE: f.lit(decoder.source.name),
         CAUSE: f.col("_why.cause"),

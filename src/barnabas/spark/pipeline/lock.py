@@ -26,12 +26,18 @@ def run_lock(file: Path, name: str) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise AlreadyRunning(f"pipeline {name!r} is run already, by {_holder(file)}; stop that one first") from None
+            raise AlreadyRunning(_refusal(file, name)) from None
         lock.truncate(0)
         since = datetime.now(UTC).isoformat(timespec="seconds")
         lock.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}))
         lock.flush()
         yield
+
+
+def check_free(file: Path, name: str) -> None:
+    """Refuse a run whose pipeline is run already, before it does anything; `run_lock` has the last word."""
+    if is_locked(file):
+        raise AlreadyRunning(_refusal(file, name))
 
 
 def is_locked(file: Path) -> bool:
@@ -44,6 +50,10 @@ def is_locked(file: Path) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def _refusal(file: Path, name: str) -> str:
+    return f"pipeline {name!r} is run already, by {_holder(file)}; stop that one first"
 
 
 def _holder(file: Path) -> str:

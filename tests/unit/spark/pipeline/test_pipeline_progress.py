@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from barnabas.spark.pipeline.audits import with_letters
 from barnabas.spark.pipeline.charts import round_ticks, shown
 from barnabas.spark.pipeline.errors import PipelineError
 from barnabas.spark.pipeline.progress import Meter, Progress, progress_from_json
@@ -132,3 +133,13 @@ def test_status_adds_up_all_runs_and_sees_what_came_since(tmp_path: Path) -> Non
     status = status_of("shop", list(read_history(file)), {ZERO: 65, ONE: 155}, is_running=True)
     assert (status.batches, status.rows, status.dead_letters, status.lag) == (4, {"lake": 190}, 4, 110)
     assert status_of("shop", list(read_history(tmp_path / "none")), {}, is_running=False).lag == 0
+
+
+def test_an_audit_counts_dead_letters_in() -> None:
+    row = {"topic": "clicks", "partition": 0, "hour": "2026-11-16T10", "in_topic": 5, "in_lake": 3, "ok": False}
+    place = ("clicks", 0, "2026-11-16T10")
+    assert with_letters([row], {place: 2}) == [{**row, "dead_letters": 2, "ok": True}]
+    assert with_letters([row], {place: 1}) == [{**row, "dead_letters": 1, "ok": False}]
+    assert with_letters([row], {}) == [{**row, "dead_letters": 0}]
+    whole = {**row, "hour": "all"}
+    assert with_letters([whole], {place: 1, ("clicks", 0, "2026-11-16T11"): 1})[0]["ok"]
