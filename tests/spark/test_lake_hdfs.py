@@ -12,7 +12,7 @@ from barnabas.spark.lake.load import load_topics
 from barnabas.spark.lake.reading import read_lake
 from barnabas.spark.lake.sink import LakeSettings, LakeSink
 from barnabas.spark.lake.tasks import Task
-from tests.peers import HdfsServer
+from tests.spark.hdfs import HdfsServer
 from tests.spark.lake_topic import Topic, every_offset, offsets_in
 
 if TYPE_CHECKING:
