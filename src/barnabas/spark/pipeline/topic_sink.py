@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.client.admin.topics import Topics
 from barnabas.core.errors import KafkaError
-from barnabas.spark.cluster import open_client, run
+from barnabas.spark.cluster import open_client, persevere, run
 from barnabas.spark.kafka_options import PREFIX
 from barnabas.spark.pipeline.errors import SinkError
 from barnabas.spark.pipeline.place import Place
@@ -82,7 +82,7 @@ class TopicSink:
 
     def prepare(self, spark: SparkSession) -> None:
         """Finishes a write that was decided before a crash, too."""
-        self._run(self._find_topic())
+        self._run(persevere(self._find_topic, self._write_options().max_block_ms))
         self._place()
 
     def done_offsets(self) -> Offsets | None:
