@@ -111,14 +111,6 @@ def test_what_cannot_be_written_is_refused_before_anything_is(
         save(spark.range(1).selectExpr(columns), mode, **options)
 
 
-def test_a_partition_that_the_topic_does_not_have_is_named(
-    spark: SparkSession, spark_broker: Broker, spark_topic: Callable[..., str], save: Callable[..., None]
-) -> None:
-    topic = spark_topic(partitions=2)
-    with pytest.raises(Exception, match=f"{topic}.*2 partitions|partition 7"):
-        save(spark.range(1).selectExpr("'x' AS value", "7 AS partition"), topic=topic)
-
-
 def test_the_examples_of_the_guide_write(
     spark: SparkSession, spark_broker: Broker, spark_topic: Callable[..., str], tmp_path: Path
 ) -> None:

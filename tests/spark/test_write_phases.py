@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 
 from barnabas import KafkaError, ProducerFenced
@@ -210,6 +211,15 @@ def test_a_task_that_fails_leaves_nothing_open_and_is_tried_again(address: str, 
         message = writer.write(rows("a", "b", "c"))
     driver.commit(0, [message])
     assert committed(address, topic, 3) == [b"a", b"b", b"c"]
+
+
+def test_a_partition_that_the_topic_does_not_have_is_named_and_nothing_left_open(
+    address: str, topic: str, driver: Driver
+) -> None:
+    lost = pyarrow.RecordBatch.from_pydict({"value": ["a"], "partition": pyarrow.array([7], pyarrow.int32())})
+    with task(), pytest.raises(ValueError, match="is for partition 7; there are 2, counted from 0"):
+        driver.stream_writer().write(iter([*rows("a"), lost]))
+    assert open_ids(address, topic) == []
 
 
 @on_both
