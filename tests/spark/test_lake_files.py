@@ -84,14 +84,14 @@ def test_every_format_is_compacted_to_one_file_an_hour_and_read_back_as_it_was(
     spark: SparkSession, topic: Topic, new_sink: NewSink, tmp_path: Path, form: FileFormat
 ) -> None:
     sink = new_sink(format=form)
-    for start in (0, 4):
-        sink.write(topic.rows(start, start + 4, *COLUMNS), topic.batch(start, start + 4))
-    expected = rows_of(topic.rows(0, 8, *COLUMNS))
+    for start in (0, 3):
+        sink.write(topic.rows(start, start + 3, *COLUMNS), topic.batch(start, start + 3))
+    expected = rows_of(topic.rows(0, 6, *COLUMNS))
     assert rows_of(read_lake(spark, str(tmp_path / "lake"))) == expected
-    assert len(visible(tmp_path / "lake")) == 6
+    assert len(visible(tmp_path / "lake")) == 4
     done = sink.compact(spark)
-    assert [(row["files_before"], row["files_after"], row["rows"]) for row in done] == [(4, 1, 12), (2, 1, 4)]
-    assert len(visible(tmp_path / "lake")) == 2
+    assert [(row["files_before"], row["files_after"], row["rows"]) for row in done] == [(4, 1, 12)]
+    assert len(visible(tmp_path / "lake")) == 1
     assert rows_of(read_lake(spark, str(tmp_path / "lake"))) == expected
     assert (tmp_path / "lake/date=2023-11-14/hour=22/_SUCCESS").exists()
     assert sink.compact(spark) == []
@@ -138,6 +138,21 @@ def test_rows_whose_hour_is_complete_go_where_the_policy_says(
     assert f'"files": {len(in_hour)}' in marker.read_text()
     assert offsets_in(read_lake(spark, str(tmp_path / "lake"), late=True)) == every_offset(4)
     assert spark.read.parquet(str(tmp_path / "lake")).filter("hour IS NULL").count() == 2
+
+
+def test_a_batch_that_the_lake_has_in_part_brings_only_what_is_missing(
+    spark: SparkSession, topic: Topic, new_sink: NewSink, tmp_path: Path
+) -> None:
+    sink = new_sink()
+    for start in (4, 0):
+        sink.write(topic.rows(start, start + 2), topic.batch(start, start + 2), dict.fromkeys(topic.ends, 0))
+    assert sink.done_offsets() == {("clicks", 0): 2, ("clicks", 1): 2}
+    sink.compact(spark)
+    with pytest.raises(LakeError, match=r"the lake has a part of clicks-0 \[0, 6\), and the rows do not tell theirs"):
+        sink.write(topic.rows(0, 6).drop("_offset"), topic.batch(0, 6))
+    assert sink.write(topic.rows(0, 6), topic.batch(0, 6)) == 4
+    assert offsets_in(spark.read.parquet(str(tmp_path / "lake"))) == every_offset(6)
+    assert sink.done_offsets() == {("clicks", 0): 6, ("clicks", 1): 6}
 
 
 def test_batches_of_a_stateful_query_are_known_by_their_number(topic: Topic, new_sink: NewSink, tmp_path: Path) -> None:

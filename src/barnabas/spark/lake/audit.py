@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.spark.lake.errors import LakeError
 from barnabas.spark.lake.filesystem import FileSystem, HadoopFileSystem
 from barnabas.spark.lake.hours import hour_text
+from barnabas.spark.lake.intervals import hulls
 from barnabas.spark.lake.manifest import DataFile, State, TopicPartition
 from barnabas.spark.lake.manifest_log import ManifestLog
 from barnabas.spark.lake.names import LATE
@@ -46,7 +47,7 @@ def audit(spark: SparkSession, path: str, options: Mapping[str, str], source_opt
     in_topic: Counts = Counter()
     in_lake: Counts = Counter()
     if ranges:
-        in_topic = _counted(_within(read_ranges(spark, source_options, _hulls(ranges)), ranges))
+        in_topic = _counted(_within(read_ranges(spark, source_options, hulls(ranges)), ranges))
         names = {field["name"] for field in (state.schema or {"fields": ()})["fields"]}
         if names.issuperset(ORIGIN_COLUMNS):
             files = [moved.get(file.path, file.path) for file in there]
@@ -127,15 +128,6 @@ def _walk(fs: FileSystem, date_name: str) -> Iterator[tuple[str, int]]:
                     for file in fs.list(f"{top}{date.name}/{hour.name}"):
                         if not file.name.startswith(("_", ".")):
                             yield f"{top}{date.name}/{hour.name}/{file.name}", file.size
-
-
-def _hulls(ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-    """One range for each partition, over all its own."""
-    found: dict[TopicPartition, OffsetRange] = {}
-    for one in sorted(ranges):
-        first = found.setdefault((one.topic, one.partition), one)
-        found[one.topic, one.partition] = OffsetRange(one.topic, one.partition, first.start, one.end)
-    return list(found.values())
 
 
 def _within(frame: DataFrame, ranges: Sequence[OffsetRange]) -> DataFrame:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from barnabas.spark.ranges import OffsetRange
+
 Interval = tuple[int, int]
 Intervals = tuple[Interval, ...]
 
@@ -30,3 +32,12 @@ def missing(wanted: Interval, there: Intervals) -> Intervals:
     if start < end:
         result.append((start, end))
     return tuple(result)
+
+
+def hulls(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """One range for each partition, from the first offset of its own to the last."""
+    found: dict[tuple[str, int], OffsetRange] = {}
+    for one in sorted(ranges):
+        first = found.setdefault((one.topic, one.partition), one)
+        found[one.topic, one.partition] = OffsetRange(one.topic, one.partition, first.start, max(first.end, one.end))
+    return list(found.values())

@@ -1,7 +1,7 @@
 """What is done on the file system after a commit: files to their places, markers into hours that are complete.
 
 Every step may be done again, so the next run finishes what a crash has left; the staging directory of an entry is
-deleted last, and tells by that whether anything is left to do. The next version is committed only after that.
+deleted last, and tells by that whether files are left to move. The next version is committed only after that.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from barnabas.spark.lake.names import MARKER, STAGING
 
 def publish(fs: FileSystem, state: State, entry: Entry) -> None:
     """Do what an entry asks for; `state` is the one after it."""
-    if entry.staging is not None and not fs.exists(entry.staging):
-        return
     directories = directories_of(state)
-    changed = {file.hour for file in entry.add if not file.is_late}
-    for hour in changed.intersection(entry.marks):
-        fs.delete(f"{directories.of(hour)}/{MARKER}")
-    for move in entry.moves:
-        _move(fs, move)
-    if entry.swap is not None:
-        _swap(fs, entry.swap)
+    is_moved = entry.staging is None or not fs.exists(entry.staging)
+    if not is_moved:
+        changed = {file.hour for file in entry.add if not file.is_late}
+        for hour in changed.intersection(entry.marks):
+            fs.delete(f"{directories.of(hour)}/{MARKER}")
+        for move in entry.moves:
+            _move(fs, move)
+        if entry.swap is not None:
+            _swap(fs, entry.swap)
     files = state.files_by_hour() if entry.marks else {}
     for hour in entry.marks:
-        _mark(fs, directories.of(hour), marker(hour, state.version, files.get(hour, [])))
+        # Object stores have no empty directories: there, staging is gone with the last file that was moved.
+        if not is_moved or not fs.exists(f"{directories.of(hour)}/{MARKER}"):
+            _mark(fs, directories.of(hour), marker(hour, state.version, files.get(hour, [])))
     if entry.staging is not None:
         fs.delete(entry.staging)
 

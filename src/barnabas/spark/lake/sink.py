@@ -27,6 +27,7 @@ from barnabas.spark.lake.errors import LakeError
 from barnabas.spark.lake.evolution import Evolution, Schema, evolved
 from barnabas.spark.lake.filesystem import HadoopFileSystem
 from barnabas.spark.lake.formats import FileFormat, check_format
+from barnabas.spark.lake.intervals import hulls
 from barnabas.spark.lake.lake import Lake, LakePolicy
 from barnabas.spark.lake.manifest import State, Table
 from barnabas.spark.lake.names import batch_name, ranges_name
@@ -120,12 +121,16 @@ class LakeSink:
         """`begins` tells where a load begins whose batches come in any order; other loads begin with their first."""
         opened = self._opened()
         state = opened.lake.state()
-        ranges = ranges_of(batch)
-        missing = state.missing(ranges)
-        is_new = missing or any((one.topic, one.partition) not in state.done for one in ranges)
-        if not is_new if ranges else state.has_query_batch(batch.query_id, batch.number):
+        if batch.is_by_offsets:
+            missing = state.missing(ranges_of(batch))
+            empty = [one for one in ranges_of(batch) if not one.size and (one.topic, one.partition) not in state.done]
+            # Of a batch that the lake has in part, files are called by what is missing: no other has that name.
+            ranges, is_done = (*hulls(missing), *empty), not missing and not empty
+        else:
+            missing, ranges, is_done = (), (), state.has_query_batch(batch.query_id, batch.number)
+        if is_done:
             return 0
-        rows, schema = self._fitted(_only(frame, ranges, missing), state)
+        rows, schema = self._fitted(_only(frame, batch, missing), state)
         staging = opened.lake.new_staging(ranges_name(ranges) if ranges else batch_name(batch.query_id, batch.number))
         staged = stage(opened.spark, opened.fs, rows, staging, ranges, self.settings.staging)
         opened.lake.load(
@@ -210,15 +215,16 @@ def ranges_of(batch: Batch) -> tuple[OffsetRange, ...]:
     return tuple(OffsetRange(*where, batch.start[where], end) for where, end in sorted(batch.end.items()))
 
 
-def _only(frame: DataFrame, ranges: Sequence[OffsetRange], missing: Sequence[OffsetRange]) -> DataFrame:
+def _only(frame: DataFrame, batch: Batch, missing: Sequence[OffsetRange]) -> DataFrame:
     """The rows that are not in the lake yet, where an interrupted load had some of them out of order."""
     from pyspark.sql import functions
 
-    if [one for one in ranges if one.size] == list(missing):
+    wanted = [one for one in ranges_of(batch) if one.size]
+    if wanted == list(missing):
         return frame
     if not {TOPIC, PARTITION, OFFSET} <= set(frame.columns):
         raise LakeError(
-            f"the lake has a part of {ranges[0]}, and the rows do not tell theirs: "
+            f"the lake has a part of {wanted[0]}, and the rows do not tell theirs: "
             f"keep {TOPIC}, {PARTITION} and {OFFSET} in the transforms"
         )
     column = functions.col

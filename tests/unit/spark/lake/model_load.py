@@ -51,7 +51,6 @@ def load(lake: Lake, files: ModelFiles, ranges: list[OffsetRange], number: int =
     for index, wanted in enumerate(ranges):
         for offset in range(wanted.start, wanted.end):
             rows[index, HOURS[offset]].append(f"{wanted.topic} {wanted.partition} {offset}\n")
-    files.write(f"{staging}/_SUCCESS", b"")
     staged = []
     for (index, hour), lines in rows.items():
         path = f"{staging}/range={index}/hour={hour}/part-00000-ab.c000.parquet"

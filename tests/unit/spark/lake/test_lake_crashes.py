@@ -58,7 +58,7 @@ def test_a_rerun_after_a_crash_at_any_step_leaves_the_files_of_an_undisturbed_ru
 @pytest.mark.parametrize("compact", [False, True])
 def test_a_crash_while_a_crash_is_repaired_changes_nothing(compact: bool) -> None:
     for step in range(1, steps_of(LatePolicy.ACCEPT, compact=compact) + 1, 11):
-        for further in range(1, 40, 3):
+        for further in range(1, 40, 5):
             files = crashed_at(step, LatePolicy.ACCEPT, compact=compact)
             before = files.steps
             files.crash_at = before + further

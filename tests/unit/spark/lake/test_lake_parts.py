@@ -26,7 +26,7 @@ from barnabas.spark.lake.hours import (
     complete_until,
     hour_text,
 )
-from barnabas.spark.lake.intervals import merged, missing
+from barnabas.spark.lake.intervals import hulls, merged, missing
 from barnabas.spark.lake.manifest import DataFile, Entry, Origin, State
 from barnabas.spark.lake.names import PartName, batch_name, file_name, ranges_name
 from barnabas.spark.lake.sink import LakeSettings
@@ -52,6 +52,11 @@ def test_merged_intervals_hold_the_same_offsets_and_missing_ones_the_others(
     assert offsets(there) == offsets(pairs)
     assert all(end < start for (_, end), (start, _) in pairwise(there))
     assert offsets(missing(wanted, there)) == offsets([wanted]) - offsets(pairs)
+
+
+def test_the_hull_of_ranges_is_one_for_each_partition() -> None:
+    one, two = OffsetRange("t", 0, 5, 9), OffsetRange("t", 1, 0, 1)
+    assert hulls([OffsetRange("t", 0, 20, 30), two, one]) == [OffsetRange("t", 0, 5, 30), two]
 
 
 def test_the_directory_of_an_hour_is_in_utc_and_rows_without_a_time_have_one_too() -> None:
