@@ -33,7 +33,7 @@ from tests.spark.landings import Landing, Row
 TOPIC = "orders"
 PARTITIONS = 2
 BATCH = 60
-WAVE = 4 * BATCH
+WAVE = 3 * BATCH
 LONGEST_DELAY_S = 1.5
 """After the first batch of a wave: the time of a batch or two, so that every step of a batch is hit some day."""
 EARLY_SHARE = 0.25
@@ -296,7 +296,7 @@ def _wait_for(question: Callable[[], bool], process: PipelineProcess, patience_s
     while not question():
         assert time.monotonic() < deadline, f"nothing moved for {patience_s} s"
         process.ensure_running()
-        time.sleep(0.1)
+        time.sleep(0.3)
 
 
 def _kill(victim: Victim, process: PipelineProcess, orders: Orders, chance: random.Random, patience_s: float) -> None:

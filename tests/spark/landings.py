@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -41,11 +42,14 @@ class Lake:
         self.spark: Mapping[str, str] = {}
 
     def rows(self, address: str) -> Counter[Row]:
-        return _rows_in(path for path in self._path.rglob("*.parquet") if not _is_hidden(path.relative_to(self._path)))
+        return _rows_in(_plain_files(self._path))
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(("_", ".")) for part in path.parts)
+def _plain_files(path: Path) -> Iterator[Path]:
+    """What readers of Hadoop's file systems see: names that begin with `_` or `.` are hidden."""
+    for directory, names, files in os.walk(path):
+        names[:] = [name for name in names if not name.startswith(("_", "."))]
+        yield from (Path(directory, file) for file in files if not file.startswith(("_", ".")))
 
 
 def _rows_in(files: Iterable[Path]) -> Counter[Row]:
