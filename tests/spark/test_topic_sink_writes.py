@@ -92,6 +92,7 @@ def test_a_key_that_the_rows_lack_is_told(spark: SparkSession, open_sink: Callab
     [
         ({"format": ValueFormat.COLUMNS, "key": "id"}, "the rows' own column `key`"),
         ({"partitions": 0}, "at least one"),
+        ({"options": {"kafka.linger": "5"}}, "kafka.linger"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], told: str) -> None:

@@ -115,7 +115,7 @@ class Session:
             raise
 
     def columns(self, table: TableName) -> list[TableColumn]:
-        """None if the table is not there."""
+        """None at all if the table is not there."""
         return [
             TableColumn(name, declared, bool(is_required), self.dialect.accepts(declared))
             for name, declared, is_required in self._catalog(self.dialect.columns, table)

@@ -77,9 +77,8 @@ class Dialect:
         """The driver's message, and what it means where that is known."""
         code = getattr(error, "sqlstate", None) or (error.args[0] if error.args else "")
         message = str(error.args[1] if len(error.args) > 1 else error).strip().partition("\n")[0]
-        means = self.complaints.get(code) or next(
-            (m for part, m in self.complaints.items() if str(part) in message), ""
-        )
+        in_message = (means for part, means in self.complaints.items() if isinstance(part, str) and part in message)
+        means = self.complaints.get(code) or next(in_message, None)
         return f"{message} ({means})" if means else message
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from barnabas.client.admin.topics import Topics
 from barnabas.core.errors import KafkaError
 from barnabas.spark.cluster import open_client, persevere, run
-from barnabas.spark.kafka_options import PREFIX
+from barnabas.spark.kafka_options import BOOTSTRAP, PREFIX
 from barnabas.spark.pipeline.errors import SinkError
 from barnabas.spark.pipeline.place import Place
 from barnabas.spark.pipeline.sinks import ORIGIN_COLUMNS, Batch, Offsets, SinkContext, SinkKind
@@ -62,6 +62,11 @@ class TopicSettings:
             raise ValueError("with `format: columns` the key is the rows' own column `key`")
         if self.partitions < 1:
             raise ValueError(f"`partitions: {self.partitions}`: a topic has at least one")
+        _parse({BOOTSTRAP: "any:9092", **self.writer_options("any")})
+
+    def writer_options(self, transactional_id_prefix: str) -> dict[str, str]:
+        """Of the data source, but for the cluster."""
+        return {**self.options, "topic": self.topic, "transactionalIdPrefix": transactional_id_prefix}
 
 
 class TopicSink:
@@ -73,16 +78,12 @@ class TopicSink:
         shared = {
             name: value for name, value in context.source_options.items() if name.removeprefix(PREFIX) in _OF_BOTH
         }
-        self._options = {
-            **shared,
-            **settings.options,
-            "topic": settings.topic,
-            "transactionalIdPrefix": f"barnabas-pipeline-{context.pipeline}-{context.sink}",
-        }
+        own = settings.writer_options(f"barnabas-pipeline-{context.pipeline}-{context.sink}")
+        self._options = {**shared, **own}
 
     def prepare(self, spark: SparkSession) -> None:
         """Finishes a write that was decided before a crash, too."""
-        self._run(persevere(self._find_topic, self._write_options().max_block_ms))
+        self._run(persevere(self._find_topic, _parse(self._options).max_block_ms))
         self._place()
 
     def done_offsets(self) -> Offsets | None:
@@ -104,13 +105,9 @@ class TopicSink:
     def close(self) -> None:
         """There is nothing to let go of."""
 
-    def _write_options(self) -> WriteOptions:
-        """As Spark hands them over: names in small letters."""
-        return parse_batch_write_options({name.lower(): value for name, value in self._options.items()})
-
     def _place(self) -> Place:
-        last = self._run(recover(self._write_options()))
-        return Place.parse(last.work.name) if last else Place({}, {})
+        last = self._run(recover(_parse(self._options)))
+        return Place.parse(last.work.name) if last else Place()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         try:
@@ -120,7 +117,7 @@ class TopicSink:
 
     async def _find_topic(self) -> None:
         topic = self._settings.topic
-        async with open_client(self._write_options().kafka) as client:
+        async with open_client(_parse(self._options).kafka) as client:
             if topic in {known.name for known in await client.retrying(client.metadata.all_topics)}:
                 return
             if not self._settings.create:
@@ -151,6 +148,11 @@ class TopicSink:
 
 _OF_BOTH = frozenset({"bootstrap.servers", *PRODUCER})
 """What a source says about the cluster that holds for a producer too, without `kafka.`."""
+
+
+def _parse(options: Mapping[str, str]) -> WriteOptions:
+    """As Spark hands them over: names in small letters."""
+    return parse_batch_write_options({name.lower(): value for name, value in options.items()})
 
 
 def _quoted(name: str) -> str:
