@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+pytestmark = pytest.mark.timeout(300)
+
 SOURCES = ("barnabas", "kafka")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 3

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
 
+pytestmark = pytest.mark.timeout(300)
+
 
 def recording_source() -> type[DataSource]:
     """A sink that writes down each call of Spark's. It is made here so that Spark carries its code to the tasks."""
