@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -220,6 +221,19 @@ def test_values_of_every_type_come_back_as_they_were(database: Database, session
     if session.dialect.name == "MySQL":
         expected[11] = moment.replace(tzinfo=None)
     assert [bytes(value) if isinstance(value, memoryview) else value for value in found] == expected
+
+
+@pytest.mark.parametrize("database", ["mariadb", "postgresql"], indirect=True)
+def test_a_user_who_may_not_write_is_told_what_to_grant(database: Database, session: Session) -> None:
+    grants = {
+        "MySQL": ["CREATE USER IF NOT EXISTS guest@localhost", "GRANT SELECT ON shop.* TO guest@localhost"],
+        "PostgreSQL": ["DROP ROLE IF EXISTS guest", "CREATE ROLE guest LOGIN"],
+    }
+    for statement in grants[session.dialect.name]:
+        session.execute(statement)
+    guest = Database.at(re.sub("//[a-z]+@", "//guest@", database.url))
+    with pytest.raises(SinkError, match=r"denied.*grant the user"), guest.connected() as theirs:
+        Notes(theirs, SINK).probe()
 
 
 def test_rows_of_spark_are_upserted_in_every_database(

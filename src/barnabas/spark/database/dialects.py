@@ -75,10 +75,14 @@ class Dialect:
 
     def explained(self, error: Exception) -> str:
         """The driver's message, and what it means where that is known."""
-        code = getattr(error, "sqlstate", None) or (error.args[0] if error.args else "")
+        codes = (getattr(error, "sqlstate", None), *error.args[:1])
         message = str(error.args[1] if len(error.args) > 1 else error).strip().partition("\n")[0]
-        in_message = (means for part, means in self.complaints.items() if isinstance(part, str) and part in message)
-        means = self.complaints.get(code) or next(in_message, None)
+        known = (
+            means
+            for complaint, means in self.complaints.items()
+            if complaint in codes or (isinstance(complaint, str) and complaint in message)
+        )
+        means = next(known, None)
         return f"{message} ({means})" if means else message
 
 
