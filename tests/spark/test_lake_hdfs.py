@@ -18,6 +18,8 @@ from tests.spark.lake_topic import Topic, every_offset, offsets_in
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(300)
+
 RECORDS = 12
 
 
@@ -31,7 +33,6 @@ def new_sink(topic: Topic, path: str) -> LakeSink:
     return LakeSink("lake", LakeSettings(path), {}, topic.observe)
 
 
-@pytest.mark.timeout(300)
 def test_a_load_goes_on_where_it_was_when_a_data_node_is_restarted_in_the_middle(
     spark: SparkSession, hdfs: HdfsServer
 ) -> None:
@@ -63,7 +64,6 @@ def test_a_load_goes_on_where_it_was_when_a_data_node_is_restarted_in_the_middle
     assert offsets_in(spark.read.parquet(f"{hdfs.url}/lake")) == every_offset(RECORDS)
 
 
-@pytest.mark.timeout(300)
 def test_a_directory_that_is_full_or_closed_for_writing_is_an_error_and_the_load_goes_on_later(
     spark: SparkSession, hdfs: HdfsServer
 ) -> None:

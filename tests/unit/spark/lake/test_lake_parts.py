@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.spark.lake.audit import Counts, comparable, compare, file_problems, sums_of_manifest
+from barnabas.spark.lake.commit import LatePolicy
 from barnabas.spark.lake.compact_plan import HourPlan, WrittenGroup, compact_entry, group_names, plan_hours
 from barnabas.spark.lake.errors import LakeError, WrongSchema
 from barnabas.spark.lake.evolution import Evolution, evolved
@@ -292,3 +294,11 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         LakeSettings("/lake", lateness="soon")
     with pytest.raises(ValueError, match="target_bytes at least 1"):
         LakeSettings("/lake", target_bytes=0)
+
+
+def test_the_guide_tells_of_every_setting() -> None:
+    guide = (Path(__file__).parents[4] / "docs" / "guide" / "lake.md").read_text()
+    for setting in fields(LakeSettings):
+        assert f"`{setting.name}`" in guide, setting.name
+    for choice in (*LatePolicy, *Evolution, *FileFormat):
+        assert f"`{choice}`" in guide, choice
