@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 Place = tuple[str, int, str]
 """Topic, partition and hour, such as 2026-11-16T10."""
-_ALL_HOURS = "all"
-"""In a row that stands for a whole partition."""
+_ALL_HOURS = ("all", "without a time")
+"""In rows that stand for a whole partition."""
 
 
 def count_letters(spark: SparkSession, pipeline: Pipeline) -> Counter[Place]:
@@ -42,7 +42,7 @@ def with_letters(rows: Iterable[Mapping[str, Any]], letters: Mapping[Place, int]
     found = []
     for row in rows:
         place, hour = (row["topic"], row["partition"]), row["hour"]
-        dead = sum(count for key, count in letters.items() if key[:2] == place and hour in (key[2], _ALL_HOURS))
+        dead = sum(count for key, count in letters.items() if key[:2] == place and hour in (key[2], *_ALL_HOURS))
         is_right = row["ok"] or (dead > 0 and row["in_topic"] == row["in_lake"] + dead)
         found.append({**row, "dead_letters": dead, "ok": is_right})
     return found
