@@ -14,7 +14,7 @@ from tests.spark.landings import Lake, Table, Topic
 SEED = 7
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_pipeline_that_is_killed_again_and_again_loses_and_doubles_no_row(tmp_path: Path) -> None:
     java()
     victims = [*Victim] * 2
