@@ -136,6 +136,7 @@ def test_the_archives_hold_what_they_should(packages: Packages) -> None:
         (entry_points,) = [archive.read(name).decode() for name in files if name.endswith("/entry_points.txt")]
     assert "[pytest11]\nbarnabas = barnabas.testing.plugin" in entry_points
     assert "barnabas/py.typed" in files
+    assert "pyspark_barnabas/__init__.py" in files  # where Spark looks for data sources
     assert [name for name in files if name.startswith("barnabas/records/_codec_c.") and not name.endswith(".c")]
     assert [name for name in files if name.endswith("/licenses/LICENSE")]
     assert not [name for name in files if name.endswith((".c", ".pyc"))]
