@@ -24,7 +24,10 @@ RECORDS = 12
 
 
 @pytest.fixture(scope="module")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
+def hdfs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
+    context: Any = spark.sparkContext
+    for wait in ("retry.window.base", "block.write.locateFollowingBlock.initial.delay.ms"):
+        context._jsc.hadoopConfiguration().set(f"dfs.client.{wait}", "200")
     with HdfsServer(tmp_path_factory.mktemp("hdfs") / "nodes") as server:
         yield server
 
