@@ -46,6 +46,10 @@ LOADS = ("topic_to_lake.yaml", "orders_with_customers.yaml", "topic_to_mysql.yam
 LIVE = "windowed_counts.yaml"
 PAGES = ("/", "/search?q=shoes", "/search?q=hats", "/shoes/7", "/hats/3", "/cart", "/pay")
 COUNTRIES = ("AT", "BR", "CZ", "DE", "JP", "NG")
+SPARK = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # for two minutes, compile less
+}
 HISTORY_S = 600
 """How far back the clicks go that are there at the start."""
 
@@ -83,7 +87,7 @@ class Shop:
     def _go_on(self) -> None:
         with Producer(self._address, linger_ms=20) as producer:
             while not self._closed.wait(0.05):
-                for _ in range(50):
+                for _ in range(20):
                     self._click(producer, time.time())
 
     def _click(self, producer: Producer, at: float) -> None:
@@ -219,7 +223,7 @@ def main() -> None:
         console.print(f"three brokers are up at {cluster.bootstrap}; the shop writes {options.clicks:,} clicks")
         with (
             opened(Shop(cluster.bootstrap, options.clicks)),
-            spark_session("demo", None, {"spark.sql.shuffle.partitions": "2"}, place / "spark") as spark,
+            spark_session("demo", None, SPARK, place / "spark") as spark,
             stop_on_signals(console.print) as stop,
         ):
             demo = Demo(spark, console, place, stop)

@@ -69,7 +69,7 @@ class Terminal:
 
         columns = (
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=16),
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}"),
         )
@@ -84,7 +84,7 @@ class Terminal:
         self._show(progress.query, progress.pipeline, done, done + progress.lag, summary(progress))
 
     def tasks(self, done: int, total: int) -> None:
-        self._show("", "tasks of this batch", done, total, "")
+        self._show("", "tasks", done, total, "")
 
     def _show(self, query: str, name: str, done: int, total: int, note: str) -> None:
         if (query, name) not in self._tasks:
