@@ -30,6 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from barnabas.spark.pipeline.definition_file import load_pipeline
+from barnabas.spark.pipeline.errors import PipelineError
 from barnabas.spark.pipeline.progress import Progress
 from barnabas.spark.pipeline.report import report_html
 from barnabas.spark.pipeline.reporters import Reporters, terminal
@@ -242,3 +243,5 @@ if __name__ == "__main__":
         main()
     except KeyboardInterrupt:
         sys.exit("stopped; brokers and data are gone")
+    except PipelineError as error:
+        sys.exit(f"{error}\nbrokers and data are gone")

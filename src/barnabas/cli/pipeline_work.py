@@ -162,9 +162,9 @@ def working(
 
     check_free(state.lock_file, pipeline.name)
     with (
+        spark_session(pipeline.name, master, pipeline.spark, state.directory) as spark,
         write_report(pipeline.name, state, report) as seen,
         reporting(state, progress, json_file, metrics, seen) as reporters,
-        spark_session(pipeline.name, master, pipeline.spark, state.directory) as spark,
         watching(spark, reporters.tasks),
         stop_on_signals(lambda text: print(text, file=sys.stderr, flush=True)) as stop,
     ):
