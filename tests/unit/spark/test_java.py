@@ -60,7 +60,8 @@ def test_a_java_that_cannot_run_spark_is_refused(
         require_java()
 
 
-def test_a_pipeline_without_java_ends_with_one_line(tmp_path: Path) -> None:
+def test_a_pipeline_without_java_ends_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = shutil.copy(ROOT / "examples" / "pipelines" / "topic_to_lake.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)  # the example keeps its state in the directory where it runs
     done = run_barnabas("pipeline", "run", str(file), environment={"JAVA_HOME": str(tmp_path)})
     assert_one_line(done, f"JAVA_HOME is {tmp_path}", "Spark needs Java 17 or later", "`make setup` installs it")
