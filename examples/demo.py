@@ -209,8 +209,8 @@ _LETTER = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Three brokers, a shop, and the example pipelines on Spark.")
-    parser.add_argument("--clicks", type=int, default=100_000, help="that are there at the start (%(default)s)")
-    parser.add_argument("--live", type=float, default=20, help="seconds of the live pipeline (%(default)s)")
+    parser.add_argument("--clicks", type=int, default=50_000, help="that are there at the start (%(default)s)")
+    parser.add_argument("--live", type=float, default=30, help="seconds of the live pipeline (%(default)s)")
     parser.add_argument("--report", type=Path, default=Path("build/demo/report.html"), help="(%(default)s)")
     options = parser.parse_args()
     console = Console(stderr=True) if not sys.stdout.isatty() else Console()
