@@ -118,7 +118,12 @@ class Channel:
         self._check_open()
 
     async def _call(self, message: Any, version: int) -> Any:
-        return await self._begin(message, version)
+        future = self._begin(message, version)
+        correlation_id = self._correlation_id
+        try:
+            return await future
+        finally:
+            self._waiting.pop(correlation_id, None)  # whoever does not wait any more must not be failed
 
     def _begin(self, message: Any, version: int) -> asyncio.Future[Any]:
         wanted = _api_of(message)
