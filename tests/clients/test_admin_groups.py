@@ -23,7 +23,12 @@ PROTOCOLS = [GroupType.CLASSIC, GroupType.CONSUMER]
 
 def topic_of_three(address: str, name: str, records: int = 0) -> list[TopicPartition]:
     administer(address, lambda admin: admin.topics.create(name, partitions=3))
-    eventually(lambda: len(judge(address).list_topics(timeout=20).topics[name].partitions), 3)
+
+    def known() -> int:
+        topic = judge(address).list_topics(timeout=20).topics.get(name)
+        return len(topic.partitions) if topic else 0
+
+    eventually(known, 3)
     if records:
         produce(address, name, records)
     return [TopicPartition(name, index) for index in range(3)]
