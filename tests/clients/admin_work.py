@@ -51,6 +51,12 @@ def judge(address: str) -> Any:
     return confluent_kafka.admin.AdminClient({"bootstrap.servers": address})
 
 
+def led_partitions(address: str, topic: str) -> int:
+    """How many partitions with a leader another's admin sees; none of a topic that it does not know yet."""
+    found = judge(address).list_topics(timeout=20).topics.get(topic)
+    return sum(partition.leader >= 0 for partition in found.partitions.values()) if found else 0
+
+
 def produce(address: str, topic: str, count: int, *, partition: int = 0, timestamp_ms: int = 0) -> None:
     """Records of one second each, the first one at `timestamp_ms`."""
     producer = confluent_kafka.Producer({"bootstrap.servers": address})

@@ -15,7 +15,7 @@ from barnabas.client.group.values import OffsetAndMetadata
 from barnabas.client.offsets import Beginning, End, Last
 from barnabas.client.outcomes import PartlyFailed
 from barnabas.core.errors import ErrorCode
-from tests.clients.admin_work import administer, comes_to, judge, produce
+from tests.clients.admin_work import administer, comes_to, judge, led_partitions, produce
 from tests.peers import eventually
 
 PROTOCOLS = [GroupType.CLASSIC, GroupType.CONSUMER]
@@ -23,12 +23,7 @@ PROTOCOLS = [GroupType.CLASSIC, GroupType.CONSUMER]
 
 def topic_of_three(address: str, name: str, records: int = 0) -> list[TopicPartition]:
     administer(address, lambda admin: admin.topics.create(name, partitions=3))
-
-    def known() -> int:
-        topic = judge(address).list_topics(timeout=20).topics.get(name)
-        return len(topic.partitions) if topic else 0
-
-    eventually(known, 3)
+    eventually(lambda: led_partitions(address, name), 3)
     if records:
         produce(address, name, records)
     return [TopicPartition(name, index) for index in range(3)]

@@ -24,7 +24,7 @@ from barnabas.wire.messages.k89_streams_group_describe import (
     TopicInfo,
     Topology,
 )
-from tests.clients.admin_work import administer, comes_to, judge, produce
+from tests.clients.admin_work import administer, comes_to, led_partitions, produce
 from tests.peers import Broker, eventually, kafka_command
 
 
@@ -43,7 +43,7 @@ def share_consumer(address: str, group: str, topic: str) -> Iterator[None]:
 def test_a_share_group_is_described_and_sent_elsewhere(kafka: Broker, topic_name: str) -> None:
     first, second = TopicPartition(topic_name, 0), TopicPartition(topic_name, 1)
     administer(kafka.address, lambda admin: admin.topics.create(topic_name, partitions=2))
-    eventually(lambda: len(judge(kafka.address).list_topics(timeout=20).topics[topic_name].partitions), 2)
+    eventually(lambda: led_partitions(kafka.address, topic_name), 2)
 
     async def while_it_reads(admin: Admin) -> None:
         async def assigned() -> tuple[TopicPartition, ...]:

@@ -13,7 +13,7 @@ from barnabas import Admin, KafkaError, TopicPartition
 from barnabas.client.admin.transactions import TransactionState
 from barnabas.client.list_offsets import LATEST, Isolation
 from barnabas.core.errors import ErrorCode
-from tests.clients.admin_work import administer, comes_to, judge
+from tests.clients.admin_work import administer, comes_to, led_partitions
 from tests.peers import eventually
 
 
@@ -21,7 +21,7 @@ from tests.peers import eventually
 def open_transaction(address: str, name: str) -> Iterator[confluent_kafka.Producer]:
     """A producer with one record in an open transaction; its topic and its transactional id have the same name."""
     administer(address, lambda admin: admin.topics.create(name, partitions=1))
-    eventually(lambda: judge(address).list_topics(timeout=20).topics[name].partitions[0].leader >= 0, True)
+    eventually(lambda: led_partitions(address, name) > 0, True)
     settings = {"bootstrap.servers": address, "transactional.id": name, "log_level": 0}
     producer = confluent_kafka.Producer(settings)
     producer.init_transactions(30)
