@@ -44,7 +44,7 @@ fmt: setup ## Format the code, and mend what the linter can
 wheel: $(RELEASE)/.wheel ## Build the wheel of a release, with the broker's hot path compiled, into dist/
 
 bench: export BARNABAS_TEST_PYTHON = $(CURDIR)/$(RELEASE)/bin/python
-bench: setup peers $(RELEASE)/.installed ## Measure a release against Apache Kafka (about twenty minutes)
+bench: setup peers $(RELEASE)/.installed ## Measure a release against Apache Kafka, other clients and Spark's connector (about half an hour)
 	$(BIN)/python -m benchmarks.broker $(ARGS)
 	$(BIN)/python -m benchmarks.coordination $(ARGS)
 	$(BIN)/python -m benchmarks.cluster $(ARGS)
