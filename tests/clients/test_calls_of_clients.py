@@ -11,14 +11,15 @@ from barnabas.client.client import Client, connect
 from barnabas.client.errors import CannotReach, NoAnswer
 from barnabas.client.metadata import BrokerInfo
 from barnabas.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
+from barnabas.wire.primitives import EncodeError
 from tests.peers import BarnabasServer
 
 TIMEOUT_MS = 500
 
 
-async def outcome(client: Client, broker: BrokerInfo) -> Any:
+async def outcome(client: Client, broker: BrokerInfo, topics: Any = ()) -> Any:
     called: asyncio.Queue[Any] = asyncio.Queue()
-    client.call(broker, MetadataRequest(topics=[]), called.put_nowait)
+    client.call(broker, MetadataRequest(topics=topics), called.put_nowait)
     answer = await asyncio.wait_for(called.get(), 20)
     await asyncio.sleep(0.05)
     assert called.empty()
@@ -40,6 +41,8 @@ async def call_through_faults(server: BarnabasServer) -> None:
         client.call(broker, MetadataRequest(topics=[]), told.append).cancel()
         assert isinstance(await outcome(client, broker), MetadataResponse)
         assert told == [], "a cancelled call does not come back"
+
+        assert isinstance(await outcome(client, broker, topics=5), EncodeError), "what cannot be written is told as well"
 
         server.process.send_signal(signal.SIGSTOP)
         silent = await outcome(client, broker)

@@ -101,7 +101,7 @@ class Connections:
             loop = asyncio.get_running_loop()
             try:
                 future = channel.begin(message, highest=highest)
-            except (ChannelClosed, UnsupportedByPeer) as error:
+            except Exception as error:  # whatever it is, who asked is told in the same way
                 future = loop.create_future()
                 future.set_exception(error)
             timer = loop.call_later(self._request_timeout_ms / 1000, self._give_up, channel, future, message, broker)

@@ -76,6 +76,20 @@ def test_a_duplicate_is_a_success_whose_offset_nobody_knows() -> None:
     assert produced(cluster, numbers(1)) == [-1]
 
 
+@pytest.mark.parametrize("acks", ["all", 0])
+def test_a_failure_that_nobody_foresaw_leaves_nobody_waiting(acks: str | int) -> None:
+    cluster = ScriptedCluster(faults=deque([RuntimeError("a bug")]))
+
+    async def work(client: Client) -> None:
+        async with Producer(client, acks=acks) as producer:
+            with pytest.raises(KafkaError, match="a bug") as caught:
+                await asyncio.wait_for(producer.send(TOPIC, b"x"), 10)
+            assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+            await producer.send(TOPIC, b"y")
+
+    run(cluster, work)
+
+
 def test_without_idempotence_nothing_is_numbered_and_out_of_order_is_final() -> None:
     cluster = ScriptedCluster(faults=deque([ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]))
 

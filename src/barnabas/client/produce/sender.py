@@ -327,7 +327,7 @@ class Sender:
             request = produce_request(
                 sent, client.metadata.cluster.topics, rules.acks, rules.request_timeout_ms, identity.transactional_id
             )
-        except KafkaError as error:
+        except Exception as error:
             self._start(self._send_unanswered(lane, leader, sent, error))
             return
         if rules.acks == ACKS_NONE:
@@ -337,14 +337,14 @@ class Sender:
             self._keep(client.call(leader, request, told, highest=identity.highest_produce_version))
 
     async def _send_unanswered(
-        self, lane: Lane, leader: BrokerInfo, sent: list[Sent], request: ProduceRequest | KafkaError
+        self, lane: Lane, leader: BrokerInfo, sent: list[Sent], request: ProduceRequest | Exception
     ) -> None:
         """Send what gets no answer, or tell why it could not even be written."""
         try:
-            if isinstance(request, KafkaError):
+            if isinstance(request, Exception):
                 raise request
             await self._client.send(leader, request)
-        except KafkaError as error:
+        except Exception as error:
             self._answered(lane, None, sent, error)
         else:
             self._answered(lane, None, sent, None)
