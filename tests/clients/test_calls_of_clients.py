@@ -42,7 +42,7 @@ async def call_through_faults(server: BarnabasServer) -> None:
         assert isinstance(await outcome(client, broker), MetadataResponse)
         assert told == [], "a cancelled call does not come back"
 
-        assert isinstance(await outcome(client, broker, topics=5), EncodeError), "what cannot be written is told as well"
+        assert isinstance(await outcome(client, broker, topics=5), EncodeError), "what cannot be written is told too"
 
         server.process.send_signal(signal.SIGSTOP)
         silent = await outcome(client, broker)
