@@ -17,9 +17,9 @@ REQUESTS = 200_000
 
 @pytest.mark.timeout(400)
 def test_mutated_requests_cause_no_unhandled_error(tmp_path: Path) -> None:
-    """`BARNABAS_FUZZ_SEED` repeats a run that failed; its seed is in the output."""
-    seed = int(os.environ.get("BARNABAS_FUZZ_SEED", "0")) or int.from_bytes(os.urandom(4), "big")
-    print(f"BARNABAS_FUZZ_SEED={seed}")
+    """`BARNABAS_TEST_FUZZ_SEED` repeats a run that failed; its seed is in the output."""
+    seed = int(os.environ.get("BARNABAS_TEST_FUZZ_SEED", "0")) or int.from_bytes(os.urandom(4), "big")
+    print(f"BARNABAS_TEST_FUZZ_SEED={seed}")
     with attacked(tmp_path) as victim:
         before = victim.resident_mib()
         outcome = Driver(victim.address, Fuzzer(seed, prepare(victim.address)).requests(REQUESTS)).run()

@@ -27,7 +27,12 @@ from barnabas.core.config import (
 from barnabas.core.listeners import Endpoint, check_advertised, check_ports, parse_endpoints, parse_protocol_map
 
 ENVIRONMENT_PREFIX = "BARNABAS_"
-OTHER_VARIABLES = ("BARNABAS_BOOTSTRAP_SERVER", "BARNABAS_PURE", "BARNABAS_TEST_")  # how those begin that name no key
+OTHER_VARIABLES = (  # how those begin that name no key
+    "BARNABAS_BOOTSTRAP_SERVER",
+    "BARNABAS_CONTEXT",
+    "BARNABAS_PURE",
+    "BARNABAS_TEST_",
+)
 _LISTENER_PREFIX = "listener.name."
 
 

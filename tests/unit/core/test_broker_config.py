@@ -84,7 +84,7 @@ def test_every_key_has_an_environment_variable_of_its_own() -> None:
 
 
 def test_variables_that_name_no_key_are_left_alone_if_they_are_known_and_refused_if_not() -> None:
-    BrokerConfig.load(environment={"BARNABAS_PURE": "1", "BARNABAS_TEST_PEER": "kafka"})
+    BrokerConfig.load(environment={"BARNABAS_CONTEXT": "prod", "BARNABAS_PURE": "1", "BARNABAS_TEST_PEER": "kafka"})
     with pytest.raises(ConfigError, match=r"variable BARNABAS_NUM_PARTITONS: .*did you mean 'num.partitions'"):
         BrokerConfig.load(environment={"BARNABAS_NUM_PARTITONS": "3"})
 
