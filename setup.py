@@ -74,7 +74,7 @@ HOT_PATH = [
     "broker/handlers/k00_produce.py", "broker/handlers/k08_offset_commit.py", "broker/handlers/k11_join_group.py",
     "broker/handlers/k12_heartbeat.py", "broker/handlers/k14_sync_group.py",
     "client/session.py", "client/produce/accumulator.py", "client/produce/buffer_memory.py",
-    "client/produce/partition_queue.py", "client/produce/producer_topics.py",
+    "client/produce/partition_queue.py", "client/produce/posting.py", "client/produce/producer_topics.py",
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -24,6 +24,7 @@ from barnabas.client.produce.buffer_memory import BufferMemory
 from barnabas.client.produce.delivery import Delivery, Failures, Moved, Pending, RecordMetadata
 from barnabas.client.produce.identity import Identity
 from barnabas.client.produce.partitioner import Partitioner
+from barnabas.client.produce.posting import Posting
 from barnabas.client.produce.producer_columns import ColumnSender, ColumnsSent
 from barnabas.client.produce.sender import ACKS_NONE, Sender, SendingRules
 from barnabas.client.produce.transaction_errors import NoTransaction
@@ -120,8 +121,7 @@ class Producer:
         self._batch_size = min(at_least("batch_size", batch_size, 1), max_request_size)
         self._memory = BufferMemory(at_least("buffer_memory", buffer_memory, 1))
         self._partitioner = partitioner
-        self._key_serializer = serializer("key_serializer", key_serializer)
-        self._value_serializer = serializer("value_serializer", value_serializer)
+        serializers = serializer("key_serializer", key_serializer), serializer("value_serializer", value_serializer)
         self._session = Session(
             self,
             cluster,
@@ -129,12 +129,11 @@ class Producer:
             connect_timeout_ms=at_least("connect_timeout_ms", connect_timeout_ms, 1),
             request_timeout_ms=request_timeout_ms,
         )
+        self._posting = Posting(self._session, *serializers)
         self._failures = Failures()
         self._sender: Sender | None = None
         self._transactions: Transactions | None = None
         self._columns: ColumnSender
-        self._append: Callable[..., Delivery]
-        self._now_ms: Callable[[], int]
 
     async def __aenter__(self) -> Self:
         client = await self._session.open()
@@ -145,8 +144,7 @@ class Producer:
             raise
         self._sender = Sender(client, self._rules, identity, self._memory, self._failures)
         accumulator = Accumulator(client, self._sender, self._memory, self._partitioner, self._batch_size)
-        self._append = accumulator.append
-        self._now_ms = client.clock.now_ms
+        self._posting.open(accumulator, self._transactions, client.clock.now_ms)
         self._columns = ColumnSender(client, self._sender, accumulator, self._memory)
         if self._transactions is not None:
             self._transactions.attach(self._sender, self.flush)
@@ -215,18 +213,7 @@ class Producer:
 
         With no room left it raises `BufferFull`: `await producer.room()`, then post again.
         """
-        self._session.check()
-        if self._transactions is not None:
-            self._transactions.check_may_post()
-        if value is not None and self._value_serializer is not None:
-            value = self._value_serializer.serialize(topic, value)
-        if key is not None and self._key_serializer is not None:
-            key = self._key_serializer.serialize(topic, key)
-        if timestamp is None:
-            timestamp = self._now_ms()
-        elif isinstance(timestamp, datetime):
-            timestamp = round(timestamp.timestamp() * 1000)
-        return self._append(topic, key, value, headers, partition, timestamp)
+        return self._posting.post(topic, value, key, headers, partition, timestamp)
 
     async def send_many(self, topic: str, records: Iterable[Any]) -> list[RecordMetadata]:
         """Send values, or `NewRecord`s, and wait until all are acknowledged; where each landed, in their order.
