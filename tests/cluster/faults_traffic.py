@@ -12,8 +12,8 @@ from typing import Any, Self
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka import TopicPartition as Position
 
+from tests.checker.history import UNTOLD, Acknowledged, FinalLog, History, Polled, Record, Sent, TopicPartition
 from tests.simulation.checker import anomalies
-from tests.simulation.history import UNTOLD, Acknowledged, FinalLog, History, Polled, Record, Sent, TopicPartition
 
 PRODUCERS = ("ann", "ben", "cyd")
 PACE_S = 0.005

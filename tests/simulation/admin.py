@@ -19,8 +19,8 @@ from barnabas.wire.messages.k45_alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from tests.checker.history import Fault, History, TopicPartition, Trimmed, Trimming
 from tests.simulation.brokers import RETRY_S, Brokers, check_retriable
-from tests.simulation.history import Fault, History, TopicPartition, Trimmed, Trimming
 
 LATEST, EARLIEST = -1, -2
 PREFERRED, UNCLEAN = 0, 1

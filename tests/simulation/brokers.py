@@ -13,8 +13,8 @@ from typing import Any
 from barnabas.core.errors import ErrorCode
 from barnabas.core.seams import Network
 from barnabas.wire.messages.k03_metadata import MetadataRequest
+from tests.checker.history import TopicPartition
 from tests.simulation.client import Client
-from tests.simulation.history import TopicPartition
 
 RETRY_S = 0.1
 METADATA_VERSION = 12

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from itertools import pairwise
 
-from tests.simulation import history
-from tests.simulation.history import (
+from tests.checker import history
+from tests.checker.history import (
     Acknowledged,
     Event,
     FinalLog,

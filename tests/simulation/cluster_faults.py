@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from barnabas.coordination.memory import MemoryMetadata
+from tests.checker.history import Fault, TopicPartition
 from tests.simulation.admin import PREFERRED, Topic, elect_leaders, reassign
 from tests.simulation.brokers import Brokers
-from tests.simulation.history import Fault, TopicPartition
 from tests.simulation.machine import Machine
 from tests.simulation.world import World
 

@@ -10,10 +10,10 @@ from typing import Any
 from barnabas.core.errors import ErrorCode
 from barnabas.records.reader import read_records
 from barnabas.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from tests.checker.history import History, Polled, Record, TopicPartition
 from tests.simulation.admin import EARLIEST, list_offset
 from tests.simulation.brokers import RETRY_S, Brokers, check_retriable
 from tests.simulation.client import Client
-from tests.simulation.history import History, Polled, Record, TopicPartition
 
 MAX_WAIT_MS = 500
 VERSIONS = (4, 7, 11, 12, 13, 17)

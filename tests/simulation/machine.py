@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from barnabas.broker.app import Broker
 from barnabas.coordination.memory import Faults, MemoryMetadata
 from barnabas.core.broker_config import BrokerConfig
-from tests.simulation.history import Fault, TopicPartition
+from tests.checker.history import Fault, TopicPartition
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.simulation.simulated_executor import SimulatedExecutor
 from tests.simulation.simulated_process import Process, ProcessKilled, current_process

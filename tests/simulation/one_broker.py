@@ -15,11 +15,11 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 
 from barnabas.coordination.memory import MemoryMetadata
+from tests.checker.history import Fault, FinalLog, Polled, PowerCut, Recovered, TopicPartition
 from tests.simulation.admin import Topic, Trimmer, create_topics
 from tests.simulation.brokers import Brokers
 from tests.simulation.checker import anomalies
 from tests.simulation.consumer import Consumer, read_to_end
-from tests.simulation.history import Fault, FinalLog, Polled, PowerCut, Recovered, TopicPartition
 from tests.simulation.machine import Machine, SegmentBytes
 from tests.simulation.producer import Producer
 from tests.simulation.virtual_loop import SimulationError

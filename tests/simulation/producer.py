@@ -18,9 +18,9 @@ from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENC
 from barnabas.records.builder import BatchBuilder
 from barnabas.wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.messages.k22_init_producer_id import InitProducerIdRequest
+from tests.checker.history import Acknowledged, History, ProducerIdGiven, Sent, SequenceForgotten, TopicPartition
 from tests.simulation.brokers import RETRY_S, Brokers, check_retriable
 from tests.simulation.client import REQUEST_TIMEOUT_S
-from tests.simulation.history import Acknowledged, History, ProducerIdGiven, Sent, SequenceForgotten, TopicPartition
 
 MAX_IN_FLIGHT = 5
 VERSIONS = (3, 7, 9, 12, 13)  # the last by topic id

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.simulation.checker import anomalies
-from tests.simulation.history import (
+from tests.checker.history import (
     UNTOLD,
     Acknowledged,
     Event,
@@ -22,6 +21,7 @@ from tests.simulation.history import (
     Trimming,
     UncleanElection,
 )
+from tests.simulation.checker import anomalies
 
 PLAIN, SYNCED = TopicPartition("plain", 0), TopicPartition("synced", 0)
 A, B, C = b"p:0", b"p:1", b"p:2"

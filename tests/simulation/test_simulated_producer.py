@@ -15,10 +15,10 @@ from barnabas.client.errors import DeliveryTimeout
 from barnabas.client.produce.delivery import Delivery
 from barnabas.client.producer import Producer
 from barnabas.coordination.memory import MemoryMetadata
+from tests.checker.history import UNTOLD, TopicPartition
 from tests.simulation.admin import Topic, create_topics
 from tests.simulation.brokers import Brokers
 from tests.simulation.consumer import read_to_end
-from tests.simulation.history import UNTOLD, TopicPartition
 from tests.simulation.machine import Machine
 from tests.simulation.three_brokers import BROKER_IDS, SETTINGS
 from tests.simulation.world import World

@@ -24,12 +24,12 @@ from barnabas.cluster.partition_change import RECOVERING
 from barnabas.coordination.memory import MemoryMetadata
 from barnabas.coordination.store import Answer, Done
 from barnabas.records.batch import headers
+from tests.checker.history import Fault, FinalLog, FinalReplica, TopicPartition, UncleanElection
 from tests.simulation.admin import UNCLEAN, Changer, Topic, Trimmer, create_topics, elect_leaders
 from tests.simulation.brokers import Brokers
 from tests.simulation.checker import anomalies
 from tests.simulation.cluster_faults import ClusterFaults
 from tests.simulation.consumer import Consumer, read_to_end
-from tests.simulation.history import Fault, FinalLog, FinalReplica, TopicPartition, UncleanElection
 from tests.simulation.machine import Machine
 from tests.simulation.producer import Producer
 from tests.simulation.virtual_loop import SimulationError

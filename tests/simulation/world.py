@@ -14,7 +14,7 @@ from typing import Any
 
 from barnabas.core.logs import ROOT, TextFormatter
 from barnabas.core.seams import Clock
-from tests.simulation.history import Fault, History
+from tests.checker.history import Fault, History
 from tests.simulation.simulated_network import SimulatedNetwork
 from tests.simulation.virtual_loop import VirtualClock, VirtualLoop
 
