@@ -1,0 +1,168 @@
+"""The attacks at full size, or at one that a test suite can afford: each against a broker of its own, each one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from barnabas.core.errors import ErrorCode
+from barnabas.records.builder import BatchBuilder
+from barnabas.records.compression import Compression
+from barnabas.wire.registry import api
+from tests.hostile.bombs import LIES, RATIOS, bomb, liar
+from tests.hostile.crowds import announce, ask, count_closed, crowd, fill, many_descriptors, never_read, produce, storm
+from tests.hostile.driver import Driver, Outcome, make_topics
+from tests.hostile.fuzzer import Fuzzer, Sent, served_routes
+from tests.hostile.trial import Figures, trial
+from tests.hostile.victim import MIB, Victim, attacked
+
+TWO_GIB = 2**31 - 1  # what 32 bits with a sign can announce
+REFUSALS = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE)
+
+
+class Size(NamedTuple):
+    """How much of everything."""
+
+    frames: int = 10_000_000
+    idle: int = 5000
+    newcomers_per_second: int = 1000
+    storm_seconds: float = 60
+    announcers: int = 1000
+    readers: int = 1000
+    reading_seconds: float = 20
+    bombs: int = 20
+    bomb_mib: int = 400
+    calm_seconds: float = 5
+    p99_floor_ms: float = 25
+    """Below this a healthy client is served well, whatever it was used to."""
+
+
+class Means(NamedTuple):
+    """What an attack works with."""
+
+    victim: Victim
+    size: Size
+    seed: int
+    on_progress: Callable[[Outcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """What is prepared in peace is handed to what is measured.
+
+    `most_mib` bounds the broker's growth; without it, half of what it had at the start is the bound.
+    """
+
+    work: str
+    run: Callable[[Means, Any], None]
+    prepare: Callable[[Means], Any] = lambda _: None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    most_mib: float | None = None
+
+
+def _make_requests(means: Means) -> Iterator[Sent]:
+    return Fuzzer(means.seed, make_topics(means.victim.address)).requests(means.size.frames)
+
+
+def _fuzz(means: Means, requests: Iterator[Sent]) -> None:
+    outcome = Driver(means.victim.address, requests, means.on_progress).run()
+    assert outcome.answered == means.size.frames, outcome
+    assert outcome.closed < 0.6 * outcome.answered, f"{outcome}: little more than the parser was tested"
+    answered = means.victim.metric_by_label("barnabas_requests_total", "api")
+    for name in {api(key).name for key, _ in served_routes()}:
+        times = answered.get(name, 0)
+        assert times > means.size.frames / 1000, f"{name} was answered {times:.0f} times only"
+
+
+def _idle_and_new(means: Means, _: None) -> None:
+    with crowd(means.victim, means.size.idle) as idle:
+        storm(means.victim, means.size.newcomers_per_second, means.size.storm_seconds)
+        assert means.victim.metric("barnabas_connections_open") >= len(idle)
+        for one in idle[::100]:
+            ask(one)
+
+
+def _announce_too_much(means: Means, _: None) -> None:
+    with crowd(means.victim, means.size.announcers) as sockets:
+        announce(sockets, TWO_GIB)
+        assert count_closed(sockets) == len(sockets)
+
+
+def _announce_what_is_allowed(means: Means, topic: str) -> None:
+    with crowd(means.victim, means.size.announcers) as sockets:
+        announce(sockets, TWO_GIB)
+        assert means.victim.metric("barnabas_connections_open") >= len(sockets)
+        fill(means.victim, topic, 3)  # what somebody else has to say is still heard
+
+
+def _fill_a_topic(means: Means) -> str:
+    topic = means.victim.new_topic()
+    fill(means.victim, topic, 30)
+    return topic
+
+
+def _never_read(means: Means, topic: str) -> None:
+    never_read(means.victim, topic, means.size.readers, means.size.reading_seconds)
+
+
+def _make_bombs(codec: Compression, means: Means) -> list[bytes]:
+    real = bomb(codec, means.size.bomb_mib)
+    assert means.size.bomb_mib * MIB / len(real) > RATIOS[codec]
+    return [real, *([liar(codec)] if codec in LIES else [])]
+
+
+def _throw_bombs(codec: Compression, means: Means, batches: list[bytes]) -> None:
+    other = Compression.ZSTD if codec is Compression.GZIP else Compression.GZIP  # so that the broker must open it
+    topic = means.victim.new_topic({"compression.type": other.codec_name})
+    with means.victim.connect(timeout=60) as wire:
+        for _ in range(means.size.bombs):
+            for batch in batches:
+                code = produce(wire, topic, batch)
+                assert code in REFUSALS, ErrorCode(code).name
+        builder = BatchBuilder(codec)
+        builder.append(b"key", b"value")
+        assert produce(wire, topic, bytes(builder.build())) == ErrorCode.NONE
+
+
+ATTACKS = {
+    "fuzz": Attack("{frames:,} frames of every API and version", _fuzz, _make_requests),
+    "crowd": Attack(
+        "{idle:,} idle connections, {newcomers_per_second:,} new ones a second for {storm_seconds:g} s", _idle_and_new
+    ),
+    "announce": Attack("{announcers:,} connections announce 2 GiB", _announce_too_much),
+    "announce-allowed": Attack(
+        "{announcers:,} connections announce 2 GiB, which they may",
+        _announce_what_is_allowed,
+        lambda means: means.victim.new_topic(),
+        settings={"socket.request.max.bytes": str(TWO_GIB)},
+    ),
+    "never-read": Attack("{readers:,} readers that never read, for {reading_seconds:g} s", _never_read, _fill_a_topic),
+    **{
+        f"bomb-{codec.codec_name}": Attack(
+            f"{{bombs:,}} bombs of {{bomb_mib:,}} MiB in {codec.codec_name}",
+            partial(_throw_bombs, codec),
+            partial(_make_bombs, codec),
+            {"message.max.bytes": str(32 * MIB)},  # for the codecs that cannot shrink them much
+            most_mib=300,  # the most that is opened at once is 128 MiB
+        )
+        for codec in RATIOS
+    },
+}
+
+
+def carry_out(
+    name: str, directory: Path, size: Size, seed: int, on_progress: Callable[[Outcome], None] = lambda _: None
+) -> Figures:
+    """One attack on a fresh broker, which must be well afterwards."""
+    attack = ATTACKS[name]
+    figures = Figures(name, attack.work.format(**size._asdict()), attack.most_mib, size.p99_floor_ms)
+    descriptors = max(size.idle, size.announcers, size.readers) + 1000
+    with many_descriptors(descriptors), attacked(directory, attack.settings) as victim:
+        means = Means(victim, size, seed, on_progress)
+        prepared = attack.prepare(means)
+        with trial(victim, figures, size.calm_seconds):
+            attack.run(means, prepared)
+    return figures

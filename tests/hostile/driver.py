@@ -1,0 +1,216 @@
+"""Sends fuzzed requests to a broker, which owes each a sound reply in its turn, or the end of its connection."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from barnabas.wire.compiler import codec
+from barnabas.wire.headers import API_VERSIONS, decode_request_header, decode_response_header
+from barnabas.wire.messages.k00_produce import ProduceRequest
+from barnabas.wire.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.wire.primitives import DecodeError
+from barnabas.wire.registry import api
+from tests.hostile.fuzzer import Sent
+from tests.hostile.values import TOPICS
+from tests.hostile.wire import Wire, framed
+
+LANES = 16
+IN_FLIGHT = 8
+STALL_SECONDS = 1.0
+CHECKED = 7  # one reply in so many is decoded
+PROGRESS_SECONDS = 1.0
+
+
+class Outcome(NamedTuple):
+    """Requests that were dealt with; connections that the broker closed, and that we gave up; replies found sound."""
+
+    answered: int
+    closed: int
+    stalled: int
+    sound_responses: int
+    seconds: float
+
+
+class _Lane:
+    """One connection at a time, and what was sent on it and is not answered yet."""
+
+    __slots__ = ("moved_at", "pending", "received", "socket", "unsent")
+
+    def __init__(self) -> None:
+        self.socket: socket.socket | None = None
+        self.unsent = b""
+        self.received = bytearray()
+        self.pending: deque[Sent] = deque()
+        self.moved_at = 0.0
+
+
+class Driver:
+    """Sends requests on several connections, many in flight, and opens a new one whenever the broker closes one.
+
+    The broker replies in order, so a reply tells that all before it were dealt with. When a connection ends, the first
+    request without a reply was the last straw, and those behind it are sent again on the next.
+    """
+
+    def __init__(
+        self, address: str, requests: Iterator[Sent], on_progress: Callable[[Outcome], None] = lambda _: None
+    ) -> None:
+        """`on_progress` is called about once a second."""
+        host, port = address.rsplit(":", 1)
+        self._address = (host, int(port))
+        self._requests = requests
+        self._on_progress = on_progress
+        self._again: deque[Sent] = deque()
+        self._is_exhausted = False
+        self._answered = self._closed = self._stalled = self._sound = 0
+        self._began = 0.0
+
+    def run(self) -> Outcome:
+        self._began = told = time.monotonic()
+        lanes = [_Lane() for _ in range(LANES)]
+        with selectors.DefaultSelector() as selector:
+            while True:
+                for lane in lanes:
+                    self._fill(lane, selector)
+                if self._is_exhausted and not self._again and not any(lane.pending for lane in lanes):
+                    break
+                for ready, _ in selector.select(0.1):
+                    self._receive(ready.data, selector)
+                now = time.monotonic()
+                for lane in lanes:
+                    if lane.pending and now - lane.moved_at > STALL_SECONDS:
+                        self._stalled += 1  # a long poll, say; or requests that get no reply
+                        self._drop(lane, selector)
+                if now - told > PROGRESS_SECONDS:
+                    self._on_progress(self._outcome())
+                    told = now
+            for lane in lanes:
+                if lane.socket is not None:
+                    lane.socket.close()
+        return self._outcome()
+
+    def _outcome(self) -> Outcome:
+        seconds = time.monotonic() - self._began
+        return Outcome(self._answered, self._closed, self._stalled, self._sound, seconds)
+
+    def _fill(self, lane: _Lane, selector: selectors.BaseSelector) -> None:
+        pending = lane.pending
+        if len(pending) < IN_FLIGHT:
+            fresh: list[Sent] = []
+            while len(pending) + len(fresh) < IN_FLIGHT:
+                sent = self._again.popleft() if self._again else next(self._requests, None)
+                if sent is None:
+                    self._is_exhausted = True
+                    break
+                fresh.append(sent)
+            if fresh:
+                if lane.socket is None:
+                    self._connect(lane, selector)
+                if not pending:
+                    lane.moved_at = time.monotonic()
+                pending.extend(fresh)
+                lane.unsent += b"".join([framed(sent.frame) for sent in fresh])
+        if lane.unsent and lane.socket is not None:
+            try:
+                lane.unsent = lane.unsent[lane.socket.send(lane.unsent) :]
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._drop(lane, selector)
+
+    def _connect(self, lane: _Lane, selector: selectors.BaseSelector) -> None:
+        lane.socket = socket.create_connection(self._address, 10)
+        lane.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        lane.socket.setblocking(False)
+        selector.register(lane.socket, selectors.EVENT_READ, lane)
+
+    def _receive(self, lane: _Lane, selector: selectors.BaseSelector) -> None:
+        assert lane.socket is not None
+        try:
+            data = lane.socket.recv(1 << 20)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._closed += 1
+            self._drop(lane, selector)
+            return
+        lane.moved_at = time.monotonic()
+        received = lane.received
+        received += data
+        position = 0
+        while len(received) - position >= 4:
+            end = position + 4 + int.from_bytes(received[position : position + 4], "big")
+            if end > len(received):
+                break
+            self._reply(lane, bytes(received[position + 4 : end]))
+            position = end
+        del received[:position]
+
+    def _reply(self, lane: _Lane, frame: bytes) -> None:
+        """Replies come in order: the request is the first with this correlation id, and those before it got none."""
+        correlation_id = frame[:4]
+        while lane.pending:
+            sent = lane.pending.popleft()
+            self._answered += 1
+            if sent.frame[4:8] == correlation_id:
+                if self._answered % CHECKED == 0:
+                    self._check(sent, memoryview(frame))
+                return
+            assert _gets_no_reply(sent), f"{sent} was passed over by a reply to {correlation_id.hex()}"
+        raise AssertionError(f"a reply with correlation id {correlation_id.hex()} that nobody asked for")
+
+    def _check(self, sent: Sent, frame: memoryview) -> None:
+        """A response must be one by its table; of a request whose key or version was mutated, that one's."""
+        key, version = struct.unpack_from(">hh", sent.frame)
+        called = api(key)
+        if key == API_VERSIONS and not 0 <= version <= called.max_version:
+            version = 0
+        _, position = decode_response_header(key, version, frame)
+        _, end = codec(called.response, version).decode(frame, position)
+        assert end == len(frame), f"{len(frame) - end} bytes too many in the response to {sent}"
+        self._sound += 1
+
+    def _drop(self, lane: _Lane, selector: selectors.BaseSelector) -> None:
+        assert lane.socket is not None
+        selector.unregister(lane.socket)
+        lane.socket.close()
+        lane.socket = None
+        lane.unsent = b""
+        lane.received.clear()
+        if lane.pending:
+            lane.pending.popleft()
+            self._answered += 1
+        self._again.extend(lane.pending)
+        lane.pending.clear()
+
+
+def _gets_no_reply(sent: Sent) -> bool:
+    """Whether it is a Produce with acks=0."""
+    if struct.unpack_from(">h", sent.frame)[0] != 0:
+        return False
+    try:
+        header = decode_request_header(memoryview(sent.frame))
+        message = codec(ProduceRequest, header.api_version).decode(memoryview(sent.frame), header.body)[0]
+    except (DecodeError, ValueError):
+        return False
+    return bool(message.acks == 0)
+
+
+def make_topics(address: str) -> list[bytes]:
+    """Make the topics that the requests are about; their ids."""
+    topics = [
+        CreatableTopic(name, 3, 1, [], [CreatableTopicConfig(*config) for config in configs.items()])
+        for name, configs in TOPICS.items()
+    ]
+    with Wire(address) as wire:
+        created = wire.call(CreateTopicsRequest(topics=topics, timeout_ms=10_000))
+    refused = {topic.name: topic.error_message for topic in created.topics if topic.error_code}
+    assert not refused, refused
+    return [topic.topic_id for topic in created.topics]

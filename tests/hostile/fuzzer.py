@@ -1,0 +1,143 @@
+"""Mutated requests of every API and version that has a table, from one seed.
+
+A request begins as a valid message, made from its table with values that mean something to the broker (topics that
+exist, partitions, timestamps) or that sit on a boundary. Then, mostly, something is done to it: to the values of its
+batch header, with the CRC put right again so that the checks behind it are reached, or to the bytes of the whole
+request: header, lengths, counts, varints, tags.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+from barnabas.broker.handlers import BETWEEN_BROKERS, SERVED
+from barnabas.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.wire.registry import API_KEYS, api
+from barnabas.wire.schema import Field, Kind, boolean, float64, records, string, table_of, uuid
+from tests.hostile.bearable import Bearable
+from tests.hostile.damage import damage, good_batches, maybe_damaged
+from tests.hostile.values import BOUNDARIES, CONFIG_NAMES, DOOMED, FIELDS, SIZES, TEXTS
+from tests.hostile.wire import encode_request
+
+NULLABLE_SHARE = 0.15
+DAMAGED_SHARE = 0.5
+_UNSERVED_ROUNDS = 20  # an API or version that is not served ends its connection: one round in so many has them
+
+
+class Sent(NamedTuple):
+    key: int
+    version: int
+    frame: bytes
+
+
+Route = tuple[int, int]
+
+
+def served_routes() -> list[Route]:
+    """Every API and version that is answered, between brokers too."""
+    return [
+        (key, version)
+        for key, (lowest, highest) in sorted((SERVED | BETWEEN_BROKERS).items())
+        for version in range(max(lowest, api(key).min_version), highest + 1)
+    ]
+
+
+def unserved_routes() -> list[Route]:
+    """Those that have a table only."""
+    every = {
+        (each.key, version) for each in API_KEYS.values() for version in range(each.min_version, each.max_version + 1)
+    }
+    return sorted(every - set(served_routes()))
+
+
+class Fuzzer:
+    """Makes requests. Everything follows from the seed, the topic ids aside."""
+
+    def __init__(self, seed: int, topic_ids: list[bytes]) -> None:
+        self._rng = random.Random(seed)
+        self._topic_ids = [*topic_ids, bytes(16), bytes(range(16))]
+        self._batches = list(good_batches(self._rng))
+        self._is_bearable = Bearable()
+
+    def requests(self, count: int) -> Iterator[Sent]:
+        """`count` requests, every API and version that is served as often as any other."""
+        for number, (key, version) in enumerate(islice(_rounds(served_routes(), unserved_routes()), count)):
+            while not self._is_bearable(request := self._maybe_damaged(self._valid(key, version, number))):
+                pass
+            yield Sent(key, version, request)
+
+    def _maybe_damaged(self, request: bytes) -> bytes:
+        rng = self._rng
+        if rng.random() >= DAMAGED_SHARE:
+            return request
+        changed = bytearray(request)
+        for _ in range(rng.choice((1, 1, 1, 2, 5))):
+            # Mostly behind API key, version and correlation id, or another request would be damaged than the one meant.
+            damage(rng, changed, 0 if rng.random() < 0.05 else 8)
+        return bytes(changed)
+
+    # valid messages
+
+    def _valid(self, key: int, version: int, correlation_id: int) -> bytes:
+        return encode_request(self._struct(api(key).request, version), version, correlation_id & 0x7FFFFFFF)
+
+    def _struct(self, cls: type[Any], version: int) -> Any:
+        values = {}
+        for field in table_of(cls):
+            if field.versions.has(version) and (field.tag is None or self._rng.random() < 0.5):
+                values[field.name] = self._field(cls, field, version)
+        return cls(**values)
+
+    def _field(self, cls: type[Any], field: Field, version: int) -> Any:
+        rng = self._rng
+        if field.nullable.has(version) and rng.random() < NULLABLE_SHARE:
+            return None
+        if field.is_array:
+            assert field.of is not None
+            return [self._value(cls, field.name, field.of, version) for _ in range(rng.choice((0, 1, 1, 2, 3)))]
+        return self._value(cls, field.name, field.of or field.kind, version)
+
+    def _value(self, cls: type[Any], name: str, kind: Kind | type, version: int) -> Any:
+        rng = self._rng
+        if isinstance(kind, type):
+            return self._struct(kind, version)
+        if kind is records:
+            return maybe_damaged(rng, rng.choice(self._batches))
+        if kind is uuid:
+            return rng.choice(self._topic_ids[-2:] if cls is DeleteTopicState else self._topic_ids)
+        if kind is boolean:
+            return rng.random() < 0.5
+        if kind is float64:
+            return rng.choice((0.0, -1.0, 1e300))
+        if kind is string:
+            return rng.choice(self._texts(cls, name))
+        if kind.name not in SIZES:
+            return rng.randbytes(rng.choice((0, 1, 10, 300)))
+        known = FIELDS.get(name)
+        if known is not None and rng.random() < 0.9:
+            return rng.choice(known)
+        return _fitting(kind, rng.choice(BOUNDARIES))
+
+    def _texts(self, cls: type[Any], name: str) -> tuple[str, ...]:
+        if name == "name" and "Config" in cls.__name__:
+            return CONFIG_NAMES
+        if cls in (DeleteTopicsRequest, DeleteTopicState) and self._rng.random() < 0.98:
+            return DOOMED
+        return FIELDS.get(name, TEXTS)
+
+
+def _rounds(often: list[Route], seldom: list[Route]) -> Iterator[Route]:
+    while True:
+        for _ in range(_UNSERVED_ROUNDS):
+            yield from often
+        yield from seldom
+
+
+def _fitting(kind: Kind, value: int) -> int:
+    """The value cut to the size of its field."""
+    bits = 8 * SIZES[kind.name]
+    value &= (1 << bits) - 1
+    return value if kind.name.startswith("u") or value < 1 << (bits - 1) else value - (1 << bits)

@@ -1,0 +1,95 @@
+"""What an attack does to a broker and to its healthy client: measured before and during it, and judged."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tests.hostile.victim import Victim
+from tests.hostile.witness import Witness, percentile
+
+MOST_TIMES_RESIDENT = 1.5
+MOST_TIMES_P99 = 2.0
+_SAMPLE_SECONDS = 0.1
+
+
+@dataclass(slots=True)
+class Figures:
+    """One line of the table.
+
+    `most_mib` is how much the broker may grow, where that is not a share of its start; a p99 below `p99_floor_ms` is
+    good enough, whatever it was before.
+    """
+
+    attack: str
+    work: str
+    most_mib: float | None
+    p99_floor_ms: float
+    seconds: float = 0.0
+    resident_mib: float = 0.0
+    highest_mib: float = 0.0
+    p99_ms: float = 0.0
+    p99_during_ms: float = 0.0
+    slowest_ms: float = 0.0
+    records: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def judge(self) -> None:
+        """Add what is not as it must be to the problems."""
+        bound = self.resident_mib * MOST_TIMES_RESIDENT if self.most_mib is None else self.resident_mib + self.most_mib
+        if self.highest_mib > bound:
+            told = f"{self.highest_mib:.0f} MiB, from {self.resident_mib:.0f}: the most is {bound:.0f}"
+            self.problems.append(f"the broker's resident memory was {told}")
+        bound = max(MOST_TIMES_P99 * self.p99_ms, self.p99_floor_ms)
+        if self.p99_during_ms > bound:
+            told = f"{self.p99_during_ms:.1f} ms, from {self.p99_ms:.1f}: the most is {bound:.1f}"
+            self.problems.append(f"the healthy client's p99 was {told}")
+
+
+@contextmanager
+def trial(victim: Victim, figures: Figures, calm_seconds: float) -> Iterator[None]:
+    """A time of calm, then the attack, which is the body of the `with`; afterwards the figures are complete."""
+    with victim.witness() as witness:
+        time.sleep(calm_seconds)
+        calm = witness.seconds
+        figures.resident_mib = victim.resident_mib()
+        began = time.monotonic()
+        with _highest_resident(victim, figures):
+            yield
+        figures.seconds = time.monotonic() - began
+    _note(figures, witness, calm)
+    figures.judge()
+
+
+def _note(figures: Figures, witness: Witness, calm: list[float]) -> None:
+    during = witness.seconds[len(calm) :]
+    figures.problems += witness.problems
+    if not calm or not during:
+        figures.problems.append("the healthy client was not served")
+        return
+    figures.p99_ms = 1000 * percentile(calm, 99)
+    figures.p99_during_ms = 1000 * percentile(during, 99)
+    figures.slowest_ms = 1000 * max(during)
+    figures.records = len(during)
+
+
+@contextmanager
+def _highest_resident(victim: Victim, figures: Figures) -> Iterator[None]:
+    is_over = threading.Event()
+
+    def watch() -> None:
+        while not is_over.wait(_SAMPLE_SECONDS):
+            if victim.is_alive():
+                figures.highest_mib = max(figures.highest_mib, victim.resident_mib())
+
+    watching = threading.Thread(target=watch, name="resident memory")
+    watching.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watching.join()
+    figures.highest_mib = max(figures.highest_mib, victim.resident_mib())
