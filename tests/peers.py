@@ -279,17 +279,29 @@ class KafkaServer(Server):
 class ZooKeeperServer(Server):
     """ZooKeeper alone, or one server of an ensemble, on a data directory that may hold what an earlier one left."""
 
-    def __init__(self, directory: Path, *, port: int = 0, number: int = 1, ensemble: Sequence[str] = ()):
-        """`ensemble` has a line for each server; one that waits for a majority is not waited for here."""
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        host: str = HOST,
+        port: int = 0,
+        number: int = 1,
+        ensemble: Sequence[str] = (),
+        wrapper: Sequence[str] = (),
+    ):
+        """`ensemble` has a line for each server; one that waits for a majority is not waited for here.
+
+        `wrapper` stands before the command, and becomes it.
+        """
         port = port or free_port()
-        self.address = f"{HOST}:{port}"
+        self.address = f"{host}:{port}"
         settings = (
             "tickTime=500",
             "initLimit=20",
             "syncLimit=4",
             f"dataDir={directory}",
             f"clientPort={port}",
-            f"clientPortAddress={HOST}",
+            f"clientPortAddress={host}",
             "admin.enableServer=false",
             *ensemble,
         )
@@ -299,7 +311,8 @@ class ZooKeeperServer(Server):
         configuration.write_text("\n".join(settings))
         log = directory / "zookeeper.log"
         main_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        super().__init__([java(), *QUICK_JVM, "-cp", zookeeper_jars(), main_class, str(configuration)], log, log)
+        command = [*wrapper, java(), *QUICK_JVM, "-cp", zookeeper_jars(), main_class, str(configuration)]
+        super().__init__(command, log, log)
         if not ensemble:
             self.wait_until(self.mode, timeout=30)
 
@@ -328,14 +341,16 @@ class BarnabasServer(Server):
         environment: Mapping[str, str] | None = None,
         port: int = 0,
         timeout: float = 20,
+        wrapper: Sequence[str] = (),
     ):
+        """`wrapper` stands before the command, and becomes it."""
         self.data_dir = data_dir
         stdout = data_dir.with_name(f"{data_dir.name}.stdout")
         stdout.parent.mkdir(parents=True, exist_ok=True)
         stdout.write_bytes(b"")
         choices = [part for key, value in (settings or {}).items() for part in ("--set", f"{key}={value}")]
         super().__init__(
-            [*barnabas_command("up", "--data-dir", str(data_dir), "--port", str(port)), *choices, *arguments],
+            [*wrapper, *barnabas_command("up", "--data-dir", str(data_dir), "--port", str(port)), *choices, *arguments],
             stdout,
             data_dir.with_name(f"{data_dir.name}.log"),
             environment,

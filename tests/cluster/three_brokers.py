@@ -37,11 +37,13 @@ class Cluster:
 
     def start(self, number: int, own: Mapping[str, str] | None = None) -> BarnabasServer:
         """`own` are settings of this broker alone."""
-        port = self._ports.setdefault(number, free_port())
-        settings = {**self._settings, "node.id": str(number), **(own or {})}
-        broker = BarnabasServer(self.data_dir(number), settings, port=port)
+        broker = self.serve(number, {**self._settings, "node.id": str(number), **(own or {})})
         self.brokers[number] = self._stack.enter_context(broker)
         return broker
+
+    def serve(self, number: int, settings: Mapping[str, str]) -> BarnabasServer:
+        port = self._ports.setdefault(number, free_port())
+        return BarnabasServer(self.data_dir(number), settings, port=port)
 
     def start_together(self, numbers: Iterable[int]) -> None:
         with ThreadPoolExecutor() as pool:
@@ -124,15 +126,15 @@ def living_brokers(address: str) -> set[int]:
 
 def leaders(address: str, topic: str) -> dict[int, int]:
     """The leaders of a topic's partitions, as one broker tells."""
-    return {partition.partition_index: partition.leader_id for partition in _partitions(address, topic)}
+    return {partition.partition_index: partition.leader_id for partition in partitions(address, topic)}
 
 
 def in_sync(address: str, topic: str) -> dict[int, set[int]]:
     """The in-sync replicas of a topic's partitions, as one broker tells."""
-    return {partition.partition_index: set(partition.isr_nodes) for partition in _partitions(address, topic)}
+    return {partition.partition_index: set(partition.isr_nodes) for partition in partitions(address, topic)}
 
 
-def _partitions(address: str, topic: str) -> list[k03_metadata.MetadataResponsePartition]:
+def partitions(address: str, topic: str) -> list[k03_metadata.MetadataResponsePartition]:
     request = k03_metadata.MetadataRequest(
         [k03_metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )

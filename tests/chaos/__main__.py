@@ -1,0 +1,110 @@
+"""`python -m tests.chaos --minutes 30 --seed 7`: real brokers under every fault there is, and a checker that judges.
+
+Everything that will happen comes from the seed. Rounds follow each other, each with a cluster of its own: three brokers
+or five, on one metadata store or the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from random import SystemRandom
+
+from tests.chaos import figures, namespaces
+from tests.chaos.network import Network
+from tests.chaos.rounds import Round, Verdict, plan_text, run
+
+ROUND_S = 180.0
+_SHOWN_PROBLEMS = 5
+
+
+def main(arguments: list[str]) -> int:
+    options = _options(arguments)
+    if options.plan:
+        print(plan_text(_round(options, options.round or 0), options.plan))
+        return 0
+    if not namespaces.are_entered():
+        if problem := namespaces.missing():
+            print(f"chaos cannot run: {problem}", file=sys.stderr)
+            return 2
+        sys.stdout.flush()
+        namespaces.enter(arguments if options.seed_given else [*arguments, "--seed", str(options.seed)])
+    return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
+    print(f"seed {options.seed}: {_command(options)}", flush=True)
+    began = time.monotonic()
+    network = Network()
+    directory = Path(tempfile.mkdtemp(prefix="barnabas-chaos-"))
+    verdicts: list[Verdict] = []
+    try:
+        while not verdicts or (options.round is None and time.monotonic() - began < options.minutes * 60 - ROUND_S / 3):
+            number = options.round if options.round is not None else len(verdicts)
+            verdicts.append(_play(options, number, began, network, directory / f"round-{number}"))
+            if verdicts[-1].problems and not options.go_on:
+                break
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+    figures.show(verdicts)
+    chosen = {"seed": options.seed, "minutes": options.minutes, "rate": options.rate, "command": _command(options)}
+    print(f"figures in {figures.write_down(chosen, verdicts)}")
+    if not verdicts or any(verdict.problems for verdict in verdicts):
+        print(f"what was left is in {directory}")
+        return 1
+    shutil.rmtree(directory, ignore_errors=True)
+    return 0
+
+
+def _play(options: argparse.Namespace, number: int, began: float, network: Network, place: Path) -> Verdict:
+    chosen = _round(options, number)
+    left_s = options.minutes * 60 - (time.monotonic() - began)
+    seconds = left_s if options.round is not None else min(ROUND_S, left_s)
+    place.mkdir()
+    print(f"round {number}: {chosen.shape}", flush=True)
+
+    def show(line: str) -> None:
+        print(f"  {time.monotonic() - began:6.1f} s  {line}", flush=True)
+
+    verdict = run(chosen, seconds, network, place, show)
+    for problem in verdict.problems[:_SHOWN_PROBLEMS]:
+        print(problem)
+    if verdict.problems:
+        print(f"{len(verdict.problems)} problems in round {number}; again: {_command(options)} --round {number}")
+    elif not options.keep:
+        shutil.rmtree(place, ignore_errors=True)
+    return verdict
+
+
+def _round(options: argparse.Namespace, number: int) -> Round:
+    return Round(options.seed, number, options.rate, options.longest)
+
+
+def _command(options: argparse.Namespace) -> str:
+    told = ("minutes", "seed", "rate", "longest")
+    return " ".join(["python -m tests.chaos", *(f"--{name} {getattr(options, name)}" for name in told)])
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30, help="how long to go on (default: 30)")
+    parser.add_argument("--seed", type=int, help="what everything is drawn from (default: a new one)")
+    parser.add_argument("--rate", type=float, default=500, help="records a second of each producer (default: 500)")
+    parser.add_argument("--longest", type=float, default=60, help="no fault lasts more seconds than this (default: 60)")
+    parser.add_argument("--round", type=int, help="only this round of the seed")
+    parser.add_argument("--plan", type=int, metavar="SCENES", help="only show what would happen")
+    parser.add_argument("--go-on", action="store_true", help="begin the next round even if one has failed")
+    parser.add_argument("--keep", action="store_true", help="keep what every round leaves, not only a failed one")
+    options = parser.parse_args(arguments)
+    options.seed_given = options.seed is not None
+    if not options.seed_given:
+        options.seed = SystemRandom().getrandbits(32)
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

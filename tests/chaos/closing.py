@@ -1,0 +1,152 @@
+"""The end of a round: everybody has read everything, and what is in the logs is written down for the checker."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import TopicPartition as Position
+
+from barnabas.records.batch import check_batch
+from tests.chaos.brokers import Brokers
+from tests.chaos.journal import Journal
+from tests.chaos.load import PARTITIONS
+from tests.chaos.workload import COPYING, GROUPS, members, read_topics
+from tests.checker.history import (
+    NO_OFFSET,
+    Assigned,
+    CommitsAsked,
+    CommitsTold,
+    Drained,
+    FinalLog,
+    FinalReplica,
+    Polled,
+    Record,
+    TopicPartition,
+)
+
+READ_WITHIN_S = 120.0
+
+
+def partitions_of(*topics: str) -> list[TopicPartition]:
+    return [TopicPartition(topic, index) for topic in topics for index in range(PARTITIONS)]
+
+
+def read_logs(journal: Journal, bootstrap: str, topics: tuple[str, ...]) -> dict[TopicPartition, int]:
+    """Read topics that nobody writes to any more; the last offset of each partition that everybody may see."""
+    partitions = partitions_of(*topics)
+    ends: dict[TopicPartition, int] = {}
+    last: dict[TopicPartition, int] = {}
+    for level in ("read_uncommitted", "read_committed"):
+        logs, reached = _read_to_end(bootstrap, partitions, level, ends)
+        ends = reached
+        for partition, records in logs.items():
+            journal.record(FinalLog(partition, 0, tuple(records), read_committed=level == "read_committed"))
+            last[partition] = records[-1][0] if records else -1
+    return last
+
+
+def _read_to_end(
+    bootstrap: str, partitions: list[TopicPartition], level: str, ends: dict[TopicPartition, int]
+) -> tuple[dict[TopicPartition, list[Record]], dict[TopicPartition, int]]:
+    """The records, and the offset behind the last one; a read of what is committed ends where the other did."""
+    logs: dict[TopicPartition, list[Record]] = {partition: [] for partition in partitions}
+    reached: dict[TopicPartition, int] = {}
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "isolation.level": level,
+            "check.crcs": True,
+            "log_level": 0,
+        }
+    )
+    try:
+        consumer.assign([Position(*partition, 0) for partition in partitions])
+        deadline = time.monotonic() + READ_WITHIN_S
+        while any(reached.get(each, -1) < ends.get(each, 0) for each in partitions):
+            for message in consumer.consume(5000, 0.2):
+                partition = TopicPartition(message.topic(), message.partition())
+                error = message.error()
+                if error is None:
+                    logs[partition].append((message.offset(), message.value()))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    reached[partition] = message.offset()
+                else:
+                    raise AssertionError(f"{partition} cannot be read to its end: {error}")
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{level}: the logs end at {ends}, reached after {READ_WITHIN_S:.0f} s: {reached}")
+        return logs, reached
+    finally:
+        consumer.close()
+
+
+def drain(journal: Journal, last: dict[TopicPartition, int]) -> None:
+    """Give all readers the time to come to the end; who does not is the checker's business."""
+    deadline = time.monotonic() + READ_WITHIN_S
+    topics = read_topics()
+
+    def is_late() -> bool:
+        return any(
+            journal.read_up_to[name].get(partition, -1) < offset
+            for name, read in topics.items()
+            for partition, offset in last.items()
+            if partition.topic in read
+        )
+
+    while is_late() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    named = {event.consumer for _, event in journal.history.events if isinstance(event, Assigned | Polled)}
+    for name, some in members().items():
+        lives = tuple(sorted(each for each in named if each.partition(".")[0] in some))
+        journal.record(Drained(lives, tuple(partitions_of(*topics[name]))))
+
+
+def ask_commits(journal: Journal, bootstrap: str) -> None:
+    """What each group has committed, as its coordinator tells."""
+    for group in (*GROUPS, COPYING):
+        partitions = partitions_of(*read_topics()[group])
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+        try:
+            journal.record(CommitsAsked("auditor", group, tuple(partitions)))
+            told = consumer.committed([Position(*partition) for partition in partitions], timeout=READ_WITHIN_S)
+            offsets = tuple((TopicPartition(each.topic, each.partition), max(each.offset, NO_OFFSET)) for each in told)
+            journal.record(CommitsTold("auditor", group, offsets))
+        finally:
+            consumer.close()
+
+
+def compare_replicas(journal: Journal, brokers: Brokers, topics: tuple[str, ...]) -> list[str]:
+    """Write down what stopped brokers have on their disks; the batches that do not have their right checksum."""
+    damaged = []
+    for number in brokers.numbers:
+        for partition in partitions_of(*topics):
+            place = brokers.data_dir(number) / str(partition)
+            if place.is_dir():
+                batches, problem = _batches(place)
+                journal.record(FinalReplica(partition, number, tuple(batches)))
+                if problem:
+                    damaged.append(f"damaged replica: {partition} on broker {number}: {problem}")
+    return damaged
+
+
+def _batches(place: Path) -> tuple[list[tuple[int, bytes]], str]:
+    """The batches of a log, each by a digest of its bytes, up to the first that is not right."""
+    found: list[tuple[int, bytes]] = []
+    for segment in sorted(place.glob("*.log")):
+        log = memoryview(segment.read_bytes())
+        position = 0
+        while position < len(log):
+            try:
+                header = check_batch(log, position)
+            except Exception as error:
+                return found, f"{segment.name} at {position}: {error!r}"
+            digest = hashlib.blake2b(log[position : position + header.size], digest_size=16).digest()
+            found.append((header.base_offset, digest))
+            position += header.size
+    return found, ""

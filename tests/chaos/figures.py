@@ -1,0 +1,60 @@
+"""What a run came to: a table for people, and a file of JSON for the record."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.chaos.rounds import Verdict
+
+PLACE = Path(__file__).resolve().parents[2] / ".benchmarks"
+_FIRST = ("seconds", "kills", "acknowledged records", "committed transactions")
+
+
+def show(verdicts: Sequence[Verdict]) -> None:
+    table = Table("", *(str(verdict.shape) for verdict in verdicts), "all", title="chaos")
+    total = _total([verdict.figures for verdict in verdicts])
+    for name in [*_FIRST, *sorted(set(total) - set(_FIRST))]:
+        table.add_row(name, *(f"{verdict.figures[name]:,}" for verdict in verdicts), f"{total[name]:,}")
+    found = [len(verdict.problems) for verdict in verdicts]
+    table.add_row("anomalies", *map(str, found), str(sum(found)))
+    Console().print(table)
+
+
+def write_down(options: Mapping[str, Any], verdicts: Sequence[Verdict]) -> Path:
+    """Beside the figures of the benchmarks, a file for each run."""
+    PLACE.mkdir(exist_ok=True)
+    now = datetime.now(UTC)
+    path = PLACE / f"chaos-{now:%Y%m%dT%H%M%S}.json"
+    told = {
+        "at": now.isoformat(timespec="seconds"),
+        "machine": platform.platform(),
+        **options,
+        "total": _total([verdict.figures for verdict in verdicts]),
+        "faults": _total([verdict.faults for verdict in verdicts]),
+        "anomalies": sum(len(verdict.problems) for verdict in verdicts),
+        "rounds": [
+            {
+                "shape": str(verdict.shape),
+                "figures": verdict.figures,
+                "faults": verdict.faults,
+                "setbacks": verdict.setbacks,
+                "problems": verdict.problems,
+            }
+            for verdict in verdicts
+        ],
+    }
+    path.write_text(json.dumps(told, indent=1))
+    return path
+
+
+def _total(counters: Sequence[Counter[str]]) -> Counter[str]:
+    return sum(counters, Counter[str]())

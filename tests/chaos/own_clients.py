@@ -1,0 +1,305 @@
+"""Our own clients under faults: producers, readers, members of groups of both protocols, and exactly-once copiers.
+
+They run on one loop. A client that can do nothing more is replaced by another one under the next name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Iterable
+from typing import Literal
+
+from barnabas import BufferFull, Consumer, Delivery, KafkaError, OutcomeUnknown, Producer, ProducerUnusable
+from barnabas import TopicPartition as Place
+from barnabas.client.consume.consumed import ConsumerRecord
+from barnabas.client.consume.consumer_errors import CorruptRecords, LogTruncated, NoOffset
+from tests.chaos.journal import Journal, Landed
+from tests.chaos.load import COPY, PLAIN, Load
+from tests.checker.history import (
+    UNTOLD,
+    Assigned,
+    CommitFailed,
+    Committed,
+    Committing,
+    Failed,
+    Offsets,
+    Outcome,
+    Revoked,
+    Sent,
+    TopicPartition,
+    TransactionBegun,
+    TransactionEnded,
+    TransactionEnding,
+)
+
+MOST_UNACKNOWLEDGED = 5000
+TRANSACTION_TIMEOUT_MS = 15_000
+REQUEST_TIMEOUT_MS = 5_000
+BLOCK_MS = 20_000
+Protocol = Literal["classic", "consumer"]
+Posted = tuple[TopicPartition, bytes, Delivery]
+
+
+class Unwanted(Exception):
+    """A transaction that is to be aborted."""
+
+
+# producers
+
+
+async def idempotent(journal: Journal, load: Load, bootstrap: str, role: str) -> None:
+    for life in itertools.count(1):
+        if not journal.writing.is_set():
+            return
+        try:
+            await _write(journal, load, bootstrap, role, f"{role}.{life}")
+        except KafkaError as error:
+            journal.setbacks[f"own: {error.code.name}"] += 1
+            await asyncio.sleep(0.2)
+
+
+async def _write(journal: Journal, load: Load, bootstrap: str, role: str, name: str) -> None:
+    posted: deque[Posted] = deque()
+    async with Producer(bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS, delivery_timeout_ms=300_000) as producer:
+        for partition, values in load.bursts(name):
+            await asyncio.sleep(load.pause_s)
+            known = list(itertools.takewhile(lambda each: each[2].is_done, posted))
+            for _ in known:
+                posted.popleft()
+            if await _learn(journal, name, known):
+                journal.moved(role)
+            if not journal.writing.is_set():
+                break
+            if len(posted) > MOST_UNACKNOWLEDGED or not values:
+                continue
+            journal.record(Sent(name, partition, values))
+            posted += [(partition, value, await _post(producer, load, partition, value)) for value in values]
+        await _learn(journal, name, posted)
+
+
+async def _post(producer: Producer, load: Load, partition: TopicPartition, value: bytes) -> Delivery:
+    while True:
+        try:
+            return producer.post(partition.topic, value, key=load.padding, partition=partition.partition)
+        except BufferFull:
+            await producer.room()
+
+
+async def _learn(journal: Journal, name: str, posted: Iterable[Posted]) -> int:
+    """Wait for the fates of records and write them down; how many were acknowledged."""
+    landed: list[Landed] = []
+    for partition, value, delivery in posted:
+        try:
+            landed.append((partition, (await delivery).offset, value))
+        except KafkaError as error:
+            journal.setbacks[f"own: {error.code.name}"] += 1
+            journal.record(Failed(name, partition, (value,), definite=False))
+    journal.acknowledge(name, landed)
+    return len(landed)
+
+
+async def transactional(journal: Journal, load: Load, bootstrap: str, role: str) -> None:
+    numbers = itertools.count(1)
+    for life in itertools.count(1):
+        if not journal.writing.is_set():
+            return
+        name = f"{role}.{life}"
+        try:
+            async with _transactional_producer(bootstrap, role) as producer:
+                for sends, is_to_commit in load.transactions(name):
+                    if not journal.writing.is_set():
+                        break
+                    transaction = f"{role}/{next(numbers)}"
+                    if await _transact(journal, load, producer, name, transaction, sends, is_to_commit):
+                        journal.moved(role)
+                    await asyncio.sleep(load.pause_s)
+        except KafkaError as error:
+            journal.setbacks[f"own, transactions: {type(error).__name__} {error.code.name}"] += 1
+            await asyncio.sleep(0.2)
+
+
+def _transactional_producer(bootstrap: str, role: str) -> Producer:
+    return Producer(
+        bootstrap,
+        transactional_id=role,
+        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+        max_block_ms=BLOCK_MS,
+        linger_ms=2,
+    )
+
+
+async def _transact(
+    journal: Journal,
+    load: Load,
+    producer: Producer,
+    name: str,
+    transaction: str,
+    sends: Iterable[tuple[TopicPartition, tuple[bytes, ...]]],
+    is_to_commit: bool,
+    consumer: Consumer | None = None,
+) -> bool:
+    """Whether it was committed; a producer that can do nothing more raises, after what it knows is written down.
+
+    With a consumer, the values end with what it has read, and how far it has read is written too.
+    """
+    outcome = Outcome.ABORTED
+    journal.record(TransactionBegun(name, transaction))
+    try:
+        async with producer.transaction() as open_transaction:
+            posted: list[Posted] = []
+            for partition, values in sends:
+                origins = tuple(value.partition(b" ")[2] for value in values) if consumer is not None else ()
+                journal.record(Sent(name, partition, values, transaction, origins))
+                posted += [(partition, value, await _post(producer, load, partition, value)) for value in values]
+            await _learn(journal, name, posted)
+            if consumer is not None:
+                offsets = _offsets({each: place.offset for each, place in consumer.passed().items()})
+                journal.record(Committing(name, consumer.group_metadata().group_id, offsets, transaction))
+                await open_transaction.send_offsets(consumer)
+            wanted = Outcome.COMMITTED if is_to_commit else Outcome.ABORTED
+            journal.record(TransactionEnding(name, transaction, wanted))
+            if not is_to_commit:
+                raise Unwanted
+        outcome = Outcome.COMMITTED
+        journal.committed_transactions += 1
+    except Unwanted:
+        pass
+    except OutcomeUnknown:
+        outcome = Outcome.UNKNOWN
+        raise
+    except ProducerUnusable:
+        raise
+    except KafkaError as error:
+        journal.setbacks[f"own, aborted: {error.code.name}"] += 1
+    finally:
+        journal.record(TransactionEnded(name, transaction, outcome))
+    return outcome is Outcome.COMMITTED
+
+
+# consumers
+
+
+async def reader(journal: Journal, load: Load, bootstrap: str, role: str) -> None:
+    """All partitions, by hand, from the beginning."""
+    async with Consumer(
+        bootstrap,
+        isolation_level="read_committed",
+        auto_offset_reset="none",
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+    ) as consumer:
+        journal.record(Assigned(role, tuple((partition, 0) for partition in load.partitions)))
+        consumer.assign({Place(*partition): 0 for partition in load.partitions})
+        while journal.reading.is_set():
+            journal.poll(role, role, await _polled(journal, role, consumer))
+
+
+async def member(journal: Journal, load: Load, bootstrap: str, role: str, group: str, protocol: Protocol) -> None:
+    for life in itertools.count(1):
+        if not journal.reading.is_set():
+            return
+        try:
+            async with _member(journal, bootstrap, f"{role}.{life}", group, protocol, load.topics) as consumer:
+                await _belong(journal, consumer, f"{role}.{life}", group)
+        except KafkaError as error:
+            journal.setbacks[f"own, member: {error.code.name}"] += 1
+            await asyncio.sleep(0.2)
+
+
+def _member(
+    journal: Journal, bootstrap: str, name: str, group: str, protocol: Protocol, topics: Iterable[str]
+) -> Consumer:
+    def assigned(partitions: list[Place]) -> None:
+        journal.record(Assigned(name, tuple((TopicPartition(*each), UNTOLD) for each in partitions), group))
+
+    def revoked(partitions: list[Place]) -> None:
+        journal.record(Revoked(name, tuple(TopicPartition(*each) for each in partitions)))
+
+    return Consumer(
+        bootstrap,
+        topics=topics,
+        group=group,
+        group_protocol=protocol,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        session_timeout_ms=6000 if protocol == "classic" else None,
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+        on_assigned=assigned,
+        on_revoked=revoked,
+        on_lost=revoked,
+    )
+
+
+async def _belong(journal: Journal, consumer: Consumer, name: str, group: str) -> None:
+    while journal.reading.is_set():
+        polled = await _polled(journal, name, consumer)
+        journal.poll(name, group, polled)
+        positions = {Place(*partition): offset + 1 for partition, offset, _ in polled}
+        if not positions:
+            continue
+        offsets = _offsets(positions)
+        journal.record(Committing(name, group, offsets))
+        try:
+            await consumer.commit(positions)
+            journal.record(Committed(name, group, offsets))
+        except KafkaError as error:
+            journal.setbacks[f"own, commit: {error.code.name}"] += 1
+            journal.record(CommitFailed(name, group, offsets, definite=False))
+
+
+async def copier(journal: Journal, load: Load, bootstrap: str, role: str, group: str, protocol: Protocol) -> None:
+    """Every record of one topic becomes one of another: it and the place that was reached are written together."""
+    numbers = itertools.count(1)
+    for life in itertools.count(1):
+        if not journal.reading.is_set():
+            return
+        name = f"{role}.{life}"
+        try:
+            async with (
+                _member(journal, bootstrap, name, group, protocol, [PLAIN]) as consumer,
+                _transactional_producer(bootstrap, role) as producer,
+            ):
+                while journal.reading.is_set():
+                    if polled := await _polled(journal, name, consumer):
+                        transaction = f"{role}/{next(numbers)}"
+                        journal.poll(name, group, polled, transaction)
+                        if not await _copy(journal, load, producer, consumer, name, transaction, polled):
+                            consumer.rewind()
+                            back = tuple((TopicPartition(*each), UNTOLD) for each in consumer.assignment())
+                            journal.record(Assigned(name, back, group))
+        except KafkaError as error:
+            journal.setbacks[f"own, copier: {type(error).__name__} {error.code.name}"] += 1
+            await asyncio.sleep(0.2)
+
+
+async def _copy(
+    journal: Journal,
+    load: Load,
+    producer: Producer,
+    consumer: Consumer,
+    name: str,
+    transaction: str,
+    polled: list[Landed],
+) -> bool:
+    copies: dict[TopicPartition, list[bytes]] = {}
+    for partition, _, value in polled:
+        place = TopicPartition(COPY, partition.partition)
+        copies.setdefault(place, []).append(b"%s %s" % (transaction.encode(), value))
+    sends = [(partition, tuple(values)) for partition, values in copies.items()]
+    return await _transact(journal, load, producer, name, transaction, sends, True, consumer)
+
+
+async def _polled(journal: Journal, name: str, consumer: Consumer) -> list[Landed]:
+    try:
+        records: list[ConsumerRecord] = await consumer.poll(timeout_ms=200, max_records=2000)
+    except (LogTruncated, NoOffset, CorruptRecords) as error:
+        journal.fail(f"{name}: {error}")
+        raise
+    return [(TopicPartition(record.topic, record.partition), record.offset, record.value) for record in records]
+
+
+def _offsets(positions: dict[Place, int]) -> Offsets:
+    return tuple((TopicPartition(*partition), offset) for partition, offset in positions.items())

@@ -1,0 +1,192 @@
+"""One round: a cluster, its clients, one scene of faults after the other, and the verdict on what everybody saw."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.chaos import clocks, closing
+from tests.chaos.brokers import Brokers, SmallDisk
+from tests.chaos.ensemble import Ensemble
+from tests.chaos.faults import FAULTS
+from tests.chaos.journal import Journal
+from tests.chaos.load import COPY, PARTITIONS, Load
+from tests.chaos.network import Network
+from tests.chaos.plan import Planned, Scene, scenes
+from tests.chaos.workload import Workload
+from tests.chaos.world import REPLICAS, World
+from tests.checker.checker import anomalies
+from tests.checker.expectations import Expectations
+from tests.checker.history import Sent
+
+STARTED_WITHIN_S = 90.0
+TOPICS = (*Load.topics, COPY)
+Show = Callable[[str], None]
+
+
+class Shape(NamedTuple):
+    brokers: int
+    store: str
+
+    def __str__(self) -> str:
+        return f"{self.brokers} brokers, {self.store}"
+
+
+SHAPES = (Shape(3, "embedded"), Shape(5, "zookeeper"), Shape(5, "embedded"), Shape(3, "zookeeper"))
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a round will be: all of it comes from the seed and the number."""
+
+    seed: int
+    number: int
+    rate: float
+    longest_s: float
+
+    @property
+    def shape(self) -> Shape:
+        return SHAPES[(Random(f"shape {self.seed}").randrange(len(SHAPES)) + self.number) % len(SHAPES)]
+
+    def scenes(self) -> Iterator[Scene]:
+        has = [self.shape.store, *(["faketime"] if clocks.library() else [])]
+        return scenes(self.random("plan"), has, self.longest_s)
+
+    def random(self, what: str) -> Random:
+        return Random(f"{what} {self.seed} {self.number}")
+
+
+@dataclass
+class Verdict:
+    shape: Shape
+    figures: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    setbacks: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+
+
+def plan_text(chosen: Round, count: int) -> str:
+    lines = [f"round {chosen.number}: {chosen.shape}"]
+    lines += [
+        f"  {number:3d}  {'; '.join(map(str, scene))}" for number, scene in enumerate(islice(chosen.scenes(), count))
+    ]
+    return "\n".join(lines)
+
+
+def run(chosen: Round, seconds: float, network: Network, directory: Path, show: Show) -> Verdict:
+    """All problems are in the verdict; the directory holds what the processes left."""
+    verdict = Verdict(chosen.shape)
+    journal = Journal()
+    began = time.monotonic()
+    with ExitStack() as stack:
+        try:
+            world = _start(chosen, network, directory, journal, stack)
+            load = Load(f"{chosen.seed} {chosen.number}", chosen.rate)
+            workload = Workload(journal, load, world.brokers.bootstrap)
+            workload.start()
+            try:
+                journal.until_all_move(STARTED_WITHIN_S)
+                show(f"all clients are at work after {time.monotonic() - began:.1f} s")
+                _suffer(chosen, world, time.monotonic() + seconds, verdict, show)
+                workload.end_writing()
+                last = closing.read_logs(journal, world.brokers.bootstrap, load.topics)
+                closing.drain(journal, last)
+                closing.ask_commits(journal, world.brokers.bootstrap)
+            finally:
+                workload.end_reading()
+            closing.read_logs(journal, world.brokers.bootstrap, (COPY,))
+            for number in world.running:
+                world.brokers.end(world.brokers.brokers.pop(number))
+            verdict.problems += closing.compare_replicas(journal, world.brokers, TOPICS)
+            verdict.figures.update(world.figures)
+        except (AssertionError, OSError, RuntimeError) as error:
+            verdict.problems.append(f"{type(error).__name__}: {error}")
+    verdict.problems += journal.failures
+    verdict.problems += map(str, judge(journal))
+    verdict.setbacks = journal.setbacks
+    verdict.figures["acknowledged records"] = journal.acknowledged
+    verdict.figures["committed transactions"] = journal.committed_transactions
+    verdict.figures["seconds"] = int(time.monotonic() - began)
+    if verdict.problems:
+        (directory / "history.txt").write_text(str(journal.history))
+    return verdict
+
+
+def judge(journal: Journal) -> list[object]:
+    events = journal.history.events
+    idempotent = {event.producer for _, event in events if isinstance(event, Sent) and not event.transaction}
+    return [*anomalies(events, Expectations(safe_topics=TOPICS, idempotent_producers=idempotent))]
+
+
+def _start(chosen: Round, network: Network, directory: Path, journal: Journal, stack: ExitStack) -> World:
+    store: dict[str, str] = {}
+    ensemble = None
+    if chosen.shape.store == "zookeeper":
+        ensemble = Ensemble(directory, network)
+        stack.callback(ensemble.close)
+        store["zookeeper.connect"] = ensemble.connect
+    numbers = tuple(range(1, chosen.shape.brokers + 1))
+    brokers = Brokers(directory, network, numbers, store)
+    small = chosen.random("disk").choice(numbers)
+    disk = SmallDisk(brokers.data_dir(small))
+    stack.callback(disk.remove)
+    stack.callback(brokers.close)
+    brokers.start_together(numbers)
+    admin = AdminClient({"bootstrap.servers": brokers.bootstrap, "log_level": 0})
+    wanted = [NewTopic(topic, PARTITIONS, REPLICAS) for topic in TOPICS]
+    for future in admin.create_topics(wanted, operation_timeout=STARTED_WITHIN_S).values():
+        future.result(STARTED_WITHIN_S)
+    world = World(network, brokers, ensemble, (small, disk), journal, TOPICS)
+    stack.callback(world.close)
+    return world
+
+
+def _suffer(chosen: Round, world: World, until: float, verdict: Verdict, show: Show) -> None:
+    for number, scene in enumerate(chosen.scenes()):
+        if time.monotonic() >= until:
+            return
+        began = time.monotonic()
+        hits = play(world, scene)
+        for planned in scene:
+            verdict.faults[planned.kind] += 1
+        mended = time.monotonic()
+        world.recover()
+        acknowledged = f"{world.journal.acknowledged:,} acknowledged"
+        recovery = f"mended after {mended - began:.1f} s, well after {time.monotonic() - mended:.1f} s more"
+        show(f"scene {number}: {'; '.join(hits)}: {recovery}, {acknowledged}")
+    raise AssertionError("a plan has no end")
+
+
+def play(world: World, scene: Scene) -> list[str]:
+    """Carry out the faults of a scene, each at its time; whom they hit."""
+    began = time.monotonic()
+    hits: list[str] = []
+    with ExitStack() as everything:
+        begins = [(planned.after_s, 1, index) for index, planned in enumerate(scene)]
+        ends = [(planned.after_s + planned.seconds, 0, index) for index, planned in enumerate(scene)]
+        lasting: dict[int, ExitStack] = {}
+        for at, is_begin, index in sorted([*begins, *ends]):
+            time.sleep(max(0.0, began + at - time.monotonic()))
+            planned = scene[index]
+            if is_begin:
+                lasting[index] = everything.enter_context(ExitStack())
+                hits.append(_begin(world, planned, lasting[index]))
+            else:
+                lasting.pop(index).close()
+                world.note(f"{planned.kind}: mended", planned.role)
+    return hits
+
+
+def _begin(world: World, planned: Planned, lasting: ExitStack) -> str:
+    hit = lasting.enter_context(FAULTS[planned.kind](world, planned))
+    world.note(planned.kind, planned.role, hit)
+    return f"{planned.kind} ({planned.role}: {hit})"
