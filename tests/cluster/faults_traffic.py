@@ -12,8 +12,9 @@ from typing import Any, Self
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka import TopicPartition as Position
 
+from tests.checker.checker import anomalies
+from tests.checker.expectations import Expectations
 from tests.checker.history import UNTOLD, Acknowledged, FinalLog, History, Polled, Record, Sent, TopicPartition
-from tests.simulation.checker import anomalies
 
 PRODUCERS = ("ann", "ben", "cyd")
 PACE_S = 0.005
@@ -75,7 +76,8 @@ class Traffic:
 
     def anomalies(self) -> list[str]:
         """What went wrong for the clients, and what they learnt that does not fit one log per partition."""
-        return [*self.failures, *anomalies(self.history.events, idempotent_producers=PRODUCERS)]
+        found = anomalies(self.history.events, Expectations(idempotent_producers=PRODUCERS))
+        return [*self.failures, *map(str, found)]
 
     # the clients
 

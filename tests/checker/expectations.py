@@ -1,0 +1,26 @@
+"""What a run was promised, which says what counts as an anomaly in it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Expectations:
+    synced_topics: Collection[str] = ()
+    """They acknowledge only what would survive a power cut."""
+    expiring_topics: Collection[str] = ()
+    """They have a short retention: records go from their beginning by themselves."""
+    safe_topics: Collection[str] = ()
+    """They have so many in-sync replicas that no election of the run need be unclean."""
+    idempotent_producers: Collection[str] = ()
+    """What they send is there once and in its order. What is sent in a transaction always is."""
+    hasty_producers: Collection[str] = ()
+    """They are told of success before all in-sync replicas have their records, which then may be lost."""
+    isolated_writes: bool = False
+    """No two transactions that write to the same partitions are open at once. Kafka lets the writes of open ones mingle
+    as they come, so that only then their order may have no cycles."""
+
+
+NOTHING_SPECIAL = Expectations()

@@ -1,0 +1,151 @@
+"""Rules about one log per partition: what was promised is in it, once, in its order, at its offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.checker.anomaly import Anomaly, Name, short
+from tests.checker.facts import Facts, Log
+from tests.checker.history import FinalLog, TopicPartition, Trimmed
+
+
+def inconsistent_offsets(facts: Facts) -> Iterator[Anomaly]:
+    """An offset has one value; the first contradiction of each."""
+    for log in facts.logs():
+        reported = set()
+        for offset, later in log.conflicts:
+            if offset not in reported:
+                reported.add(offset)
+                first = log.sightings[offset]
+                values = (first.value, later.value)
+                what = f"offset {offset} reused: was {short(first.value)}, is {short(later.value)}"
+                indexes = (*(facts.sends[value].at for value in values), first.at, later.at)
+                yield Anomaly(Name.INCONSISTENT_OFFSETS, str(log.partition), what, facts.evidence(indexes, *values))
+
+
+def phantoms(facts: Facts) -> Iterator[Anomaly]:
+    """A value that is in a partition was sent there before."""
+    for partition, offset, (value, index) in facts.phantoms:
+        what = f"{short(value)} at {offset}, which was never sent there"
+        yield Anomaly(Name.PHANTOM, str(partition), what, (facts.moment(index, value),))
+
+
+def duplicates(facts: Facts) -> Iterator[Anomaly]:
+    """What was sent once is there once."""
+    for log in facts.logs():
+        places: dict[bytes, int] = {}
+        for offset in log.offsets:
+            value, index = log.sightings[offset]
+            first = places.setdefault(value, offset)
+            if first != offset and facts.is_ordered(facts.sent(value)):
+                what = f"{short(value)} is there twice, at {first} and at {offset}"
+                evidence = facts.evidence((facts.sends[value].at, log.sightings[first].at, index), value)
+                yield Anomaly(Name.DUPLICATE, str(log.partition), what, evidence)
+
+
+def nonmonotonic_sends(facts: Facts) -> Iterator[Anomaly]:
+    """What a producer sends to a partition is there in the order in which it was sent; the first pair that is not."""
+    for log in facts.logs():
+        latest: dict[str, tuple[int, int]] = {}
+        seen: set[bytes] = set()  # the second of two is a duplicate
+        reported: set[str] = set()
+        for offset in log.offsets:
+            value = log.sightings[offset].value
+            sent, number = facts.sent(value), facts.sends[value].number
+            before_number, before_offset = latest.get(sent.producer, (-1, -1))
+            if number > before_number:
+                latest[sent.producer] = (number, offset)
+            elif value not in seen and sent.producer not in reported and facts.is_ordered(sent):
+                reported.add(sent.producer)
+                yield _nonmonotonic_send(facts, log, before_offset, offset)
+            seen.add(value)
+
+
+def _nonmonotonic_send(facts: Facts, log: Log, before_offset: int, offset: int) -> Anomaly:
+    before, after = log.sightings[before_offset], log.sightings[offset]
+    values = (before.value, after.value)
+    transactions = {facts.sent(value).transaction for value in values}
+    is_internal = len(transactions) == 1 and "" not in transactions
+    indexes = (*(facts.sends[value].at for value in values), before.at, after.at)
+    return Anomaly(
+        Name.INTERNAL_NONMONOTONIC_SEND if is_internal else Name.EXTERNAL_NONMONOTONIC_SEND,
+        str(log.partition),
+        f"{short(after.value)} was sent before {short(before.value)}, but is at {offset}, after {before_offset}",
+        facts.evidence(indexes, *values),
+    )
+
+
+def lost_writes(facts: Facts) -> Iterator[Anomaly]:
+    """What was acknowledged or read, and everybody may see, is there at the end; the first that is not."""
+    for log in facts.logs():
+        for final_index, final in _finals(facts, log):
+            there = dict(final.records)
+            offsets = [
+                offset
+                for offset in log.offsets
+                if offset >= final.log_start_offset and offset not in there
+                if facts.is_visible(log.sightings[offset].value)
+            ]
+            if offsets:
+                value, index = log.sightings[offsets[0]]
+                neighbours = [v for offset, v in final.records if abs(offset - offsets[0]) == 1]
+                what = f"lost: {short(value)} at {offsets[0]}{_more(len(offsets))}"
+                evidence = facts.evidence((*facts.origin(value), index), value)
+                found = facts.moment(final_index, value, *neighbours)
+                yield Anomaly(Name.LOST_WRITE, str(log.partition), what, (*evidence, found))
+
+
+def lost_writes_without_offset(facts: Facts) -> Iterator[Anomaly]:
+    """Where an offset was not told. Of a log whose beginning was deleted nobody knows whether it was there."""
+    for log in facts.logs():
+        for final_index, final in _finals(facts, log):
+            there = {value for _, value in final.records}
+            values = [value for value in log.untold if value not in there and facts.is_visible(value)]
+            if values and final.log_start_offset == 0:
+                what = f"lost: {short(values[0])}, acknowledged without an offset{_more(len(values))}"
+                evidence = facts.evidence((*facts.origin(values[0]), log.untold[values[0]], final_index), values[0])
+                yield Anomaly(Name.LOST_WRITE, str(log.partition), what, evidence)
+
+
+def gaps(facts: Facts) -> Iterator[Anomaly]:
+    """Where no transaction writes, every offset from the log's beginning to its end has a record."""
+    for log in facts.logs():
+        if log.partition in facts.transactional_partitions:
+            continue
+        for final_index, final in _finals(facts, log):
+            for due, (offset, value) in enumerate(final.records, final.log_start_offset):
+                if offset != due:
+                    what = f"at the end: offset {offset} where {due} was due"
+                    yield Anomaly(Name.GAP, str(log.partition), what, (facts.moment(final_index, value),))
+                    break
+
+
+def trims(facts: Facts) -> Iterator[Anomaly]:
+    """Records go from the beginning of a log only when somebody or retention deletes them, and do not come back."""
+    trimmed: dict[TopicPartition, tuple[int, int]] = {}
+    for index, (_, event) in enumerate(facts.events):
+        if isinstance(event, Trimmed):
+            trimmed[event.partition] = max((event.low_watermark, index), trimmed.get(event.partition, (0, index)))
+        elif isinstance(event, FinalLog):
+            start = event.log_start_offset
+            final = facts.moment(index, *(value for _, value in event.records[:1]))
+            low_watermark, trimmed_index = trimmed.get(event.partition, (0, index))
+            if start < low_watermark:
+                what = f"deleted up to {low_watermark}, but begins at {start}"
+                evidence = (facts.moment(trimmed_index), final)
+                yield Anomaly(Name.UNDONE_TRIM, str(event.partition), what, evidence)
+            is_expiring = event.partition.topic in facts.expectations.expiring_topics
+            if start > facts.trim_bounds.get(event.partition, 0) and not is_expiring:
+                what = f"begins at {start}, where nobody had it begin"
+                yield Anomaly(Name.UNASKED_TRIM, str(event.partition), what, (final,))
+
+
+def _finals(facts: Facts, log: Log) -> Iterator[tuple[int, FinalLog]]:
+    for index in log.finals if facts.is_last(log) else ():
+        event = facts.events[index][1]
+        assert isinstance(event, FinalLog)
+        yield index, event
+
+
+def _more(count: int) -> str:
+    return f" (and {count - 1} more)" if count > 1 else ""

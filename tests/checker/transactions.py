@@ -1,0 +1,83 @@
+"""Rules about transactions: nobody who reads only what is committed sees anything else, and each has one outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.checker.anomaly import Anomaly, Name, short
+from tests.checker.facts import Facts, Read, Transaction
+from tests.checker.history import Outcome, TransactionEnded
+
+
+def aborted_reads(facts: Facts) -> Iterator[Anomaly]:
+    """What has certainly failed or been aborted is not read; each transaction is reported once."""
+    reported: set[str | bytes] = set()
+    for read, offset, value in _records(facts):
+        sent = facts.sent(value)
+        transaction = _committed_only(facts, read, value)
+        if value in facts.definite_failures:
+            culprit: str | bytes = value
+            end = facts.definite_failures[value]
+            what = f"{short(value)} at {offset}, which was refused"
+        elif transaction is not None and transaction.outcome is Outcome.ABORTED:
+            culprit = sent.transaction
+            end = transaction.ends[-1]
+            what = f"{short(value)} at {offset}, of {sent.transaction}, which was aborted"
+        else:
+            continue
+        if culprit not in reported:
+            reported.add(culprit)
+            evidence = facts.evidence((facts.sends[value].at, end, read.at), value)
+            yield Anomaly(Name.ABORTED_READ, str(read.partition), what, evidence)
+
+
+def precommitted_reads(facts: Facts) -> Iterator[Anomaly]:
+    """What is not committed yet is not read, not even by its own producer; each transaction is reported once."""
+    reported = set()
+    for read, offset, value in _records(facts):
+        sent = facts.sent(value)
+        transaction = _committed_only(facts, read, value)
+        if transaction is None or transaction.outcome is Outcome.ABORTED or sent.transaction in reported:
+            continue
+        if transaction.commit_asked is None or transaction.commit_asked > read.at:
+            reported.add(sent.transaction)
+            what = f"{short(value)} at {offset}, of {sent.transaction}, which nobody had asked to commit"
+            evidence = facts.evidence((facts.sends[value].at, read.at), value)
+            yield Anomaly(Name.PRECOMMITTED_READ, str(read.partition), what, evidence)
+
+
+def double_processing(facts: Facts) -> Iterator[Anomaly]:
+    """Of each source one value is made in a topic, and no two of them are committed."""
+    made: dict[tuple[bytes, str], tuple[bytes, int]] = {}
+    for log in facts.logs():
+        for value, index in log.sightings.values() if facts.is_last(log) else ():
+            sent = facts.sent(value)
+            if not sent.sources or not sent.transaction or not facts.is_visible(value):
+                continue
+            source = sent.sources[sent.values.index(value)]
+            first, first_index = made.setdefault((source, log.partition.topic), (value, index))
+            if first != value:
+                what = f"both {short(first)} and {short(value)} were made of {short(source)}"
+                evidence = facts.evidence((*facts.origin(first, value), first_index, index), first, value)
+                yield Anomaly(Name.DOUBLE_PROCESSING, log.partition.topic, what, evidence)
+
+
+def two_outcomes(facts: Facts) -> Iterator[Anomaly]:
+    """A transaction is committed or aborted, whoever asks."""
+    for name, transaction in facts.transactions.items():
+        ends = {event.outcome: i for i in transaction.ends if isinstance(event := facts.events[i][1], TransactionEnded)}
+        if len(ends) > 1:
+            yield Anomaly(Name.TWO_OUTCOMES, name, "both committed and aborted", facts.evidence(ends.values()))
+
+
+def _records(facts: Facts) -> Iterator[tuple[Read, int, bytes]]:
+    """What was read, if anybody has sent it."""
+    for read in facts.reads:
+        for offset, value in read.records:
+            if value in facts.sends:
+                yield read, offset, value
+
+
+def _committed_only(facts: Facts, read: Read, value: bytes) -> Transaction | None:
+    """The value's transaction, if the reader may see it only when that is committed."""
+    return facts.transaction_of(value) if read.read_committed else None
