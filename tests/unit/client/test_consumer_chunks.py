@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.client.consume.chunks import scan
+from barnabas.client.consume.positions import PartitionState, Reading
 from barnabas.client.metadata import TopicPartition
 from barnabas.records.batch import CorruptBatch
 from barnabas.records.builder import BatchBuilder
@@ -48,9 +49,30 @@ def test_records_before_the_position_and_a_batch_that_is_cut_off_are_left_out() 
     fetched = batch(0, 10, epoch=4) + batch(10, 5, epoch=5)
     assert offsets(fetched + batch(15, 5)[:-1], 6) == list(range(6, 15))
     chunk = scan(memoryview(fetched), 6, [])
-    assert (chunk.next_offset, chunk.first_epoch, chunk.last_epoch, chunk.size) == (15, 4, 5, len(fetched))
+    assert (chunk.next_offset, chunk.last_epoch, chunk.size) == (15, 5, len(fetched))
     first = next(chunk.records(PARTITION))[0]
     assert first == ("orders", 3, 6, 1006, b"k", b"6", ())
+
+
+def test_every_place_in_a_chunk_has_an_epoch_that_lasted_so_long() -> None:
+    """An older one would have ended before that place, and a broker asked about it tell of a truncation."""
+    fetched = batch(0, 10, epoch=4) + batch(10, 5, epoch=5) + batch(15, 5, epoch=7)
+    chunk = scan(memoryview(fetched), 6, [])
+    assert [chunk.epoch_at(offset) for offset in (6, 9, 10, 14, 15, 19, 20)] == [4, 4, 5, 5, 7, 7, 7]
+
+
+def test_a_place_in_the_middle_of_a_chunk_is_committed_with_its_own_epoch() -> None:
+    state = PartitionState(PARTITION)
+    state.place(0)
+    state.arrived(scan(memoryview(batch(0, 2, epoch=4) + batch(2, 2, epoch=5) + batch(4, 2, epoch=5)), 0, []))
+    reading = state.reading = Reading(state, state.take())
+    for position, epoch in ((0, 4), (1, 4), (2, 5), (4, 5)):
+        while reading.position < position:
+            assert reading.left or reading.advance()
+            reading.skip(1)
+        assert (state.position, state.epoch) == (position, epoch)
+    state.set_aside()
+    assert (state.position, state.epoch) == (4, 5)
 
 
 def test_markers_are_passed_over_and_count_for_where_to_go_on() -> None:

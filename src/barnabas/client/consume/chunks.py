@@ -27,10 +27,13 @@ class Chunk:
     batches: list[tuple[memoryview, BatchHeader]]
     from_offset: int
     next_offset: int
-    first_epoch: int
-    """Of the leader that wrote the first batch; with the next one, -1 where there is no batch."""
     last_epoch: int
+    """Of the leader that wrote the last batch; -1 where there is none."""
     size: int
+
+    def epoch_at(self, offset: int) -> int:
+        """Of the leader that wrote the record at an offset, or the next one: an epoch that lasted at least so long."""
+        return next((h.partition_leader_epoch for _, h in self.batches if h.last_offset >= offset), self.last_epoch)
 
     def records(self, partition: TopicPartition, at_a_time: int = sys.maxsize) -> Iterator[list[ConsumerRecord]]:
         """The records, decoded in portions of one batch each and of so many records at most."""
@@ -56,7 +59,7 @@ def scan(
     Of a corrupt batch nobody is told until it comes first: what is before it can still be read.
     """
     is_aborted = _aborted_filter(aborted)
-    chunk = Chunk([], position, position, -1, -1, 0)
+    chunk = Chunk([], position, position, -1, 0)
     try:
         for start, header in headers(fetched):
             batch = fetched[start : start + header.size]
@@ -67,8 +70,6 @@ def scan(
                 continue
             if not is_aborted(batch, header) and not header.is_control and header.record_count:
                 chunk.batches.append((batch, header))
-            if chunk.first_epoch < 0:
-                chunk.first_epoch = header.partition_leader_epoch
             chunk.last_epoch = header.partition_leader_epoch
             chunk.next_offset = header.next_offset
             chunk.size += header.size

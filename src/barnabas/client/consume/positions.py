@@ -128,8 +128,8 @@ class PartitionState:
 
     @property
     def epoch(self) -> int:
-        """Of the leader that wrote the record before `position`; -1 if not known."""
-        return self._epoch if self.reading is None else self.reading.chunk.first_epoch
+        """Of the leader that wrote the record before `position` or the one there; -1 if not known."""
+        return self._epoch if self.reading is None else self.reading.chunk.epoch_at(self.reading.position)
 
     def place(self, offset: int, epoch: int = -1) -> None:
         """Go on from an offset, whatever was asked for or has come in before."""
@@ -174,7 +174,7 @@ class PartitionState:
     def put_back(self, chunk: Chunk) -> None:
         self.chunks.appendleft(chunk)
         self.buffered_bytes += chunk.size
-        self._position, self._epoch = chunk.from_offset, chunk.first_epoch
+        self._position, self._epoch = chunk.from_offset, chunk.epoch_at(chunk.from_offset)
 
     def set_aside(self) -> None:
         """Stop reading record by record; the rest of the chunk is buffered again."""
