@@ -47,7 +47,7 @@ KAFKA_JVM = ("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMilli
 def kafka_jars() -> Path:
     """The directory with the jars of Apache Kafka."""
     if not any(KAFKA_JARS.glob("kafka-tools-*.jar")):
-        _absent(f"Apache Kafka {KAFKA_VERSION}'s jars are not in {KAFKA_JARS}: run `make peers` (needs maven)")
+        absent(f"Apache Kafka {KAFKA_VERSION}'s jars are not in {KAFKA_JARS}: run `make peers` (needs maven)")
     return KAFKA_JARS
 
 
@@ -63,7 +63,7 @@ def delta_jars() -> list[Path]:
 
 def fetched_jars(what: str, directory: Path) -> list[Path]:
     """The jars that `make peers` has put into a directory."""
-    return sorted(directory.glob("*.jar")) or _absent(f"{what} is not in {directory}: run `make peers` (needs maven)")
+    return sorted(directory.glob("*.jar")) or absent(f"{what} is not in {directory}: run `make peers` (needs maven)")
 
 
 def java() -> str:
@@ -81,7 +81,7 @@ def shell(name: str) -> str:
 def zookeeper_jars() -> str:
     """The class path of Debian's ZooKeeper."""
     if not (DEBIAN_JARS / "zookeeper.jar").exists():
-        _absent(f"ZooKeeper is not in {DEBIAN_JARS}: run `make peers` or install Debian's zookeeper")
+        absent(f"ZooKeeper is not in {DEBIAN_JARS}: run `make peers` or install Debian's zookeeper")
     return f"/etc/zookeeper/conf{os.pathsep}{DEBIAN_JARS}/*"
 
 
@@ -89,7 +89,7 @@ def node_command(script: Path, *arguments: str) -> list[str]:
     """The command line that runs a program on KafkaJS."""
     node = _program("node", "Node.js (Debian and Homebrew: nodejs)")
     if not (KAFKAJS / "kafkajs").is_dir():
-        _absent(f"KafkaJS is not in {KAFKAJS}: run `make peers` (needs npm)")
+        absent(f"KafkaJS is not in {KAFKAJS}: run `make peers` (needs npm)")
     return ["env", f"NODE_PATH={KAFKAJS}", node, str(script), *arguments]
 
 
@@ -97,7 +97,7 @@ def go_build(source: Path, program: Path) -> Path:
     """Build a Go program from the modules that `make peers` has fetched."""
     go = _program("go", "Go (Debian: golang-go, Homebrew: go)")
     if not (GO / "modules").is_dir():
-        _absent(f"franz-go is not in {GO}: run `make peers` (needs Go)")
+        absent(f"franz-go is not in {GO}: run `make peers` (needs Go)")
     offline = {"GOMODCACHE": str(GO / "modules"), "GOCACHE": str(GO / "cache"), "GOPROXY": "off"}
     command = [go, "build", "-trimpath", "-o", str(program), "."]
     subprocess.run(command, cwd=source, env=os.environ | offline, timeout=100, check=True)
@@ -108,17 +108,18 @@ def java_build(source: Path, classes: Path) -> str:
     """Compile a Java program against Kafka's clients and Streams; the class path that runs it."""
     javac = _program("javac", "a Java compiler, version 17 or later (Debian: openjdk-17-jdk-headless)")
     if not any(STREAMS_JARS.glob("kafka-streams-*.jar")):
-        _absent(f"Kafka Streams {KAFKA_VERSION}'s jars are not in {STREAMS_JARS}: run `make peers` (needs maven)")
+        absent(f"Kafka Streams {KAFKA_VERSION}'s jars are not in {STREAMS_JARS}: run `make peers` (needs maven)")
     class_path = f"{STREAMS_JARS}/*{os.pathsep}{classes}"
     subprocess.run([javac, "-d", str(classes), "-cp", class_path, str(source)], timeout=60, check=True)
     return class_path
 
 
 def _program(name: str, what_to_install: str) -> str:
-    return shutil.which(name) or _absent(f"{name} is not on the PATH: run `make peers` or install {what_to_install}")
+    return shutil.which(name) or absent(f"{name} is not on the PATH: run `make peers` or install {what_to_install}")
 
 
-def _absent(reason: str) -> NoReturn:
+def absent(reason: str) -> NoReturn:
+    """Something that a test needs is not there."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
@@ -413,7 +414,7 @@ class PostgresServer(Server):
 
 
 def _database_program(name: str, packages: str, path: str) -> str:
-    return shutil.which(name, path=path) or _absent(f"{name} is missing: run `make peers` or install {packages}")
+    return shutil.which(name, path=path) or absent(f"{name} is missing: run `make peers` or install {packages}")
 
 
 _READY_LINE = re.compile(r"^.*\bready\b.*?([\w.\[\]:]+:\d+).*\n", re.MULTILINE)

@@ -22,7 +22,7 @@ def missing() -> str:
     absent = [program for program in _PROGRAMS if shutil.which(program) is None]
     if absent:
         return f"{', '.join(absent)} not found: chaos needs Linux with util-linux and iproute2"
-    tried = subprocess.run([*_command(), "true"], capture_output=True, text=True, timeout=20, check=False)
+    tried = subprocess.run([*command(), "true"], capture_output=True, text=True, timeout=20, check=False)
     if tried.returncode:
         advice = "run as root, or let users have namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0)"
         return f"no namespaces here ({tried.stderr.strip()}): {advice}"
@@ -35,10 +35,11 @@ def are_entered() -> bool:
 
 def enter(arguments: Sequence[str]) -> None:
     """Run this module again as the first process of new namespaces; does not return."""
-    command = [*_command(), sys.executable, "-m", "tests.chaos", *arguments]
-    os.execvpe(command[0], command, {**os.environ, _INSIDE: "1"})
+    whole = [*command(), sys.executable, "-m", "tests.chaos", *arguments]
+    os.execvpe(whole[0], whole, {**os.environ, _INSIDE: "1"})
 
 
-def _command() -> list[str]:
+def command() -> list[str]:
+    """What stands before the command of a program that is to have its own namespaces."""
     become_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     return ["unshare", *become_root, *_OWN]

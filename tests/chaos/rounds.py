@@ -90,24 +90,9 @@ def run(chosen: Round, seconds: float, network: Network, directory: Path, show: 
     with ExitStack() as stack:
         try:
             world = _start(chosen, network, directory, journal, stack)
-            load = Load(f"{chosen.seed} {chosen.number}", chosen.rate)
-            workload = Workload(journal, load, world.brokers.bootstrap)
-            workload.start()
-            try:
-                journal.until_all_move(STARTED_WITHIN_S)
-                show(f"all clients are at work after {time.monotonic() - began:.1f} s")
-                _suffer(chosen, world, time.monotonic() + seconds, verdict, show)
-                workload.end_writing()
-                last = closing.read_logs(journal, world.brokers.bootstrap, load.topics)
-                closing.drain(journal, last)
-                closing.ask_commits(journal, world.brokers.bootstrap)
-            finally:
-                workload.end_reading()
-            closing.read_logs(journal, world.brokers.bootstrap, (COPY,))
-            for number in world.running:
-                world.brokers.end(world.brokers.brokers.pop(number))
+            show("the brokers run")
+            _live(chosen, world, seconds, verdict, show)
             verdict.problems += closing.compare_replicas(journal, world.brokers, TOPICS)
-            verdict.figures.update(world.figures)
         except (AssertionError, OSError, RuntimeError) as error:
             verdict.problems.append(f"{type(error).__name__}: {error}")
     verdict.problems += journal.failures
@@ -119,6 +104,31 @@ def run(chosen: Round, seconds: float, network: Network, directory: Path, show: 
     if verdict.problems:
         (directory / "history.txt").write_text(str(journal.history))
     return verdict
+
+
+def _live(chosen: Round, world: World, seconds: float, verdict: Verdict, show: Show) -> None:
+    """From the first record to the last, and until all brokers have stopped in order."""
+    journal, brokers = world.journal, world.brokers
+    load = Load(f"{chosen.seed} {chosen.number}", chosen.rate)
+    workload = Workload(journal, load, brokers.bootstrap)
+    workload.start()
+    try:
+        journal.until_all_move(STARTED_WITHIN_S)
+        show("all clients are at work")
+        _suffer(chosen, world, time.monotonic() + seconds, verdict, show)
+        workload.end_writing()
+        last = closing.read_logs(journal, brokers.bootstrap, load.topics)
+        show("all that was written is read by one")
+        closing.drain(journal, last)
+        show("and by everybody else")
+        closing.ask_commits(journal, brokers.bootstrap)
+    finally:
+        verdict.figures.update(world.figures)
+        workload.end_reading()
+    closing.read_logs(journal, brokers.bootstrap, (COPY,))
+    for number in world.running:
+        brokers.end(brokers.brokers.pop(number))
+    show("all brokers have stopped")
 
 
 def judge(journal: Journal) -> list[object]:
