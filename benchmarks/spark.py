@@ -38,7 +38,7 @@ class Sizes(NamedTuple):
     micro_batches: int
 
 
-FULL = Sizes(2_000_000, 20)
+FULL = Sizes(6_000_000, 20)  # so many that a rate is measured, and not what any job of Spark's costs
 QUICK = Sizes(50_000, 2)
 WARM_UP = Sizes(50_000, 2)
 
