@@ -141,7 +141,10 @@ class Sender:
         """Give up everything, what is in flight when it is answered; whoever does this tells of it."""
         self.abandon_waiting(error)
         while any(queue.in_flight for queue in self.active):
-            await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+            if self._under_way:
+                await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await asyncio.sleep(0)  # the answer has come, and is about to be handed out
             self.abandon_waiting(error)
         self.fates.failures.clear()
 
