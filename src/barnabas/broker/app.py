@@ -17,6 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from barnabas.broker.controller_client import ControllerClient
+from barnabas.broker.damaged_replicas import DamagedReplicas
 from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.failed_disks import FailedDisks
 from barnabas.broker.fetch_sessions import FetchSessions
@@ -91,7 +92,10 @@ class Broker:
         self.broker_epoch = -1
         self.metrics = Metrics()
         self.call_later = asyncio.get_running_loop().call_later
-        self.manager = LogManager(disk, clock, executor, config, random, self.metrics, self._logs_lost, cleaning)
+        self.damaged_replicas = DamagedReplicas(self)
+        self.manager = LogManager(
+            disk, clock, executor, config, random, self.metrics, self._logs_lost, cleaning, self.damaged_replicas.found
+        )
         self.metadata = MetadataLog(store, clock, random, config)
         self._sessions = Sessions(self.metadata, network, clock, config)
         self.controller = ControllerClient(self.metadata, self._sessions, network, self.inter_broker_listener)
@@ -155,6 +159,7 @@ class Broker:
         self._spawn(self._heartbeats.run())
         self._spawn(self._sessions.run())
         self._spawn(self._failed_disks.run())
+        self._spawn(self.damaged_replicas.run())
         self._spawn(LeaderBalance(self.metadata, self.config).run())
         self._spawn(self._replication.run())
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from barnabas.broker.departures import departure
 from barnabas.broker.previous_epoch import forget_epoch
-from barnabas.cluster.events import AlterPartition
 from barnabas.core import logs
 from barnabas.core.errors import KafkaError
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
+    from barnabas.cluster.events import AlterPartition
     from barnabas.core.seams import Disk
     from barnabas.storage.directory import LogDirectory
 
@@ -49,24 +50,11 @@ class FailedDisks:
 
     def _departures(self) -> list[AlterPartition]:
         broker = self._broker
-        image = broker.metadata.image
-        found = []
-        for name, index in broker.replicas.unusable():
-            partition = image.partition(name, index)
-            if partition is not None and broker.broker_id in partition.isr:
-                others = (member for member in partition.isr if member != broker.broker_id)
-                found.append(
-                    AlterPartition(
-                        broker.broker_id,
-                        broker.broker_epoch,
-                        image.topics[name].id,
-                        index,
-                        partition.leader_epoch,
-                        partition.partition_epoch,
-                        tuple((member, image.brokers[member].epoch) for member in others),
-                    )
-                )
-        return found
+        return [
+            departure(broker, name, index, partition)
+            for name, index in broker.replicas.unusable()
+            if (partition := broker.metadata.image.partition(name, index)) and broker.broker_id in partition.isr
+        ]
 
     async def _forget_epochs(self) -> None:
         """The next start of this broker is not to claim that it has kept everything."""

@@ -120,11 +120,11 @@ class Fetch:
                 )
             except KafkaError as error:
                 urgent = urgent or error.code not in NOT_URGENT
-                self._refuse(data, error.code)
+                self._refuse(wanted, data, error.code)
                 continue
             except OSError as error:
                 urgent = True
-                self._refuse(data, self._disk_failed(wanted, error))
+                self._refuse(wanted, data, self._disk_failed(wanted, error))
                 continue
             log = partition.log
             data.high_watermark = log.high_watermark
@@ -174,7 +174,9 @@ class Fetch:
         data.preferred_read_replica = chosen
         return True
 
-    def _refuse(self, data: PartitionData, code: ErrorCode) -> None:
+    def _refuse(self, wanted: Wanted, data: PartitionData, code: ErrorCode) -> None:
+        if code is ErrorCode.CORRUPT_MESSAGE:  # which the log itself has told
+            self._broker.manager.scrubber.suspect(self._partition(wanted).log, wanted.partition.fetch_offset)
         data.error_code = code
         data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
         data.records = b""
@@ -222,7 +224,7 @@ class Fetch:
             return  # the broker stops
         for (wanted, data), error in zip(cold, done.result()):
             if error is not None:
-                self._refuse(data, self._disk_failed(wanted, error))
+                self._refuse(wanted, data, self._disk_failed(wanted, error))
         later.complete(response)
 
     def _disk_failed(self, wanted: Wanted, error: OSError) -> ErrorCode:

@@ -44,6 +44,9 @@ class Heartbeats:
         await broker.executor.submit(note_epoch, self._disk, directories, self._boot_id, broker.broker_epoch)
         await broker.metadata.refresh()
         await broker.metadata.until(lambda image: image.index > broker.broker_epoch)
+        if not broker.manager.is_taken_up:
+            await broker.replicas.settled()
+            await broker.damaged_replicas.leave_where_others_have_more()
         while True:
             await self._until_unfenced()
             await broker.metadata.refresh()

@@ -64,6 +64,12 @@ _COMPACTION_COUNTERS = {
     "read_bytes": "Bytes of segments that compaction replaced.",
     "written_bytes": "Bytes of segments that compaction put in their place.",
 }
+_SCRUB_COUNTERS = {
+    "rounds": "Rounds in which all closed segments were read to find damage.",
+    "read_bytes": "Bytes read to find damage.",
+    "damaged_segments": "Segments found with records that are wrong or missing.",
+    "rebuilt_indexes": "Segments whose indexes were found wrong, and built again.",
+}
 
 
 def take(
@@ -203,6 +209,17 @@ def _state_families(state: StateSample) -> Iterator[Metric]:
         "barnabas_compaction_uncleanable_logs",
         "Logs that cannot be compacted because they are damaged.",
         value=state.uncleanable_logs,
+    )
+
+    for field, text in _SCRUB_COUNTERS.items():
+        yield CounterMetricFamily(f"barnabas_scrub_{field}", text, value=getattr(state.scrub, field))
+    yield GaugeMetricFamily(
+        "barnabas_damaged_logs",
+        "Logs with records that are wrong or missing; one that stays is the only copy.",
+        value=state.damaged_logs,
+    )
+    yield CounterMetricFamily(
+        "barnabas_renewed_logs", "Damaged logs that were given up, and fetched anew.", value=state.renewed_logs
     )
 
     yield GaugeMetricFamily(

@@ -178,10 +178,10 @@ class ReplicaFetch(Fetch):
                     )
             except KafkaError as error:
                 is_urgent = is_urgent or error.code not in NOT_URGENT
-                self._refuse(data, error.code)
+                self._refuse(wanted, data, error.code)
             except OSError as error:
                 is_urgent = True
-                self._refuse(data, self._disk_failed(wanted, error))
+                self._refuse(wanted, data, self._disk_failed(wanted, error))
             else:
                 describe(partition, data)
                 if found:
@@ -193,10 +193,10 @@ class ReplicaFetch(Fetch):
         return results, is_urgent or size >= max(1, self._request.min_bytes)
 
     def _note(self, partition: Partition, wanted: Wanted, now_ms: int) -> None:
-        """What the replica asks for comes after what it has."""
+        """What the replica asks for comes after what it has. If it asks again, it may not have got valid batches."""
         asked = wanted.partition
         partition.log.check_readable(asked.fetch_offset)
-        partition.follower_fetched(
+        asks_again = partition.follower_fetched(
             self._copied.replica_id,
             self._copied.broker_epoch,
             asked.fetch_offset,
@@ -204,6 +204,8 @@ class ReplicaFetch(Fetch):
             now_ms,
             may_join=self._may_join,
         )
+        if asks_again:
+            self._broker.manager.scrubber.suspect(partition.log, asked.fetch_offset)
 
     def _copy(
         self, partition: Partition, wanted: Wanted, max_bytes: int, min_one_batch: bool, now: float

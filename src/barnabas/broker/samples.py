@@ -1,4 +1,4 @@
-"""What a broker's part in the cluster, its coordinators and its compaction look like at the moment of a scrape."""
+"""What a broker's part in the cluster, its coordinators and the care of its logs look like when it is scraped."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.storage.cleaner import Totals
+from barnabas.storage.scrubber import ScrubTotals
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
@@ -26,6 +27,9 @@ class StateSample(NamedTuple):
     uncleanable_logs: int = 0
     is_controller: bool = False
     unclean_elections: int = 0
+    scrub: ScrubTotals = ScrubTotals()
+    damaged_logs: int = 0
+    renewed_logs: int = 0
 
 
 NOTHING = StateSample()
@@ -52,6 +56,9 @@ def sample_state(broker: Broker) -> StateSample:
         cleaner.uncleanable_logs,
         broker.metadata.is_controller,
         broker.metadata.unclean_elections,
+        broker.manager.scrubber.totals,
+        len(broker.replicas.damaged()),
+        broker.replicas.renewals,
     )
 
 

@@ -4,8 +4,9 @@ Who asks must be the leader, under the broker epoch, leader epoch and partition 
 future means that this controller is the one that is behind. A replica counts only as the process that the leader has
 seen catching up: one that is fenced, shutting down or registered again since then is not eligible (KIP-841, KIP-903).
 
-Any member may leave, and does when its disk has failed: it asks for the others alone. What it has is not relied on any
-more, and if it has led, another one is elected.
+Any replica may leave, and does when its disk has failed or its log is damaged: it asks for the others alone. What it
+has is not relied on any more, and if it has led, another one is elected. The leader epoch rises in any case, so that
+nothing it has asked for before brings it back.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from barnabas.cluster.election import PartitionChanges
 from barnabas.cluster.events import AlteredPartition, AlterPartition
 from barnabas.cluster.image import Image, Partition, Topic
 from barnabas.cluster.outcome import Context, Outcome
-from barnabas.cluster.partition_change import RECOVERED, RECOVERING
+from barnabas.cluster.partition_change import RECOVERED, RECOVERING, settle
 from barnabas.core.errors import ErrorCode, KafkaError
 
 _EPOCH_UNKNOWN = -1
@@ -38,14 +39,18 @@ def alter_partition(image: Image, event: AlterPartition, context: Context) -> Ou
     leaving = event.broker_id if _leaves(partition, event.broker_id, isr) else None
     changes = PartitionChanges(image, context.config, without=leaving)
     wanted = replace(partition, isr=isr, leader_recovery_state=event.leader_recovery_state)
-    now = changes.add(topic, event.partition, wanted, leaving)
+    settled = settle(partition, wanted, changes.rules(topic), changes.may_lead, leaving)
+    if leaving is not None:
+        fenced = replace(settled.partition, leader_epoch=partition.leader_epoch + 1)
+        settled = settled._replace(partition=fenced)
+    now = changes.accept(topic, event.partition, settled)
     return changes.outcome(
         AlteredPartition(now.leader, now.leader_epoch, now.isr, now.partition_epoch, now.leader_recovery_state)
     )
 
 
 def _leaves(partition: Partition, broker_id: int, isr: tuple[int, ...]) -> bool:
-    return broker_id in partition.isr and set(isr) == set(partition.isr) - {broker_id}
+    return broker_id in partition.replicas and set(isr) == set(partition.isr) - {broker_id}
 
 
 def _check_epochs(topic: Topic, partition: Partition, event: AlterPartition, isr: tuple[int, ...]) -> None:

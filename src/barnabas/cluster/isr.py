@@ -70,6 +70,10 @@ class FollowerState:
         self._leader_end = leader_end
         self._fetched_ms = now_ms
 
+    def asks_again(self, offset: int) -> bool:
+        """Whether it had the same offset before, when the leader had more."""
+        return self.log_end_offset == offset < self._leader_end
+
     def was_caught_up(self, at_ms: int) -> None:
         """It fetched at this time, and had everything until now."""
         self.caught_up_ms = max(self.caught_up_ms, at_ms)

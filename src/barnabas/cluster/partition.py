@@ -263,13 +263,17 @@ class Partition:
 
     def follower_fetched(
         self, follower: int, broker_epoch: int, offset: int, log_start_offset: int, now_ms: int, *, may_join: bool
-    ) -> None:
-        """A follower asks for what comes after its log's end; `may_join`: the controller would have it in the ISR."""
+    ) -> bool:
+        """A follower asks for what comes after its log's end; `may_join`: the controller would have it in the ISR.
+
+        Tells whether it has asked for the same before, when there was something to give it.
+        """
         in_sync = self.in_sync
         state = in_sync.followers.get(follower) if in_sync is not None else None
         if in_sync is None or state is None or broker_epoch < state.broker_epoch:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self.log
+        asks_again = state.asks_again(offset)
         if state.log_end_offset == offset == log.log_end_offset and state.log_start_offset == log_start_offset:
             state.fetched(broker_epoch, offset, log_start_offset, offset, now_ms)  # the most frequent case: no news
         else:
@@ -277,9 +281,10 @@ class Partition:
             self._advance_high_watermark()
             self._advance_low_watermark()
         if follower in self.isr and in_sync.proposal is None:
-            return
+            return asks_again
         if may_join and in_sync.propose_to_add(follower, log.high_watermark, log.log_end_offset, now_ms):
             self._ask_controller()
+        return asks_again
 
     def follower_was_caught_up(self, follower: int, at_ms: int) -> None:
         """When a follower, which had everything until now, came for more the last time."""

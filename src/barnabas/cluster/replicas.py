@@ -2,6 +2,10 @@
 
 Changes of the image are applied one after the other, in the order in which they came. Making and removing directories
 takes its time, so whoever has changed the metadata and wants to see the effect awaits `settled`, or `usable`.
+
+A replica whose log is damaged begins anew with an empty one, once it is out of the in-sync replicas: under the leader
+epoch that came with its leaving nobody has heard from it yet, so nobody can count on what it no longer has. Its old
+files are kept until the new ones are in sync.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from barnabas.cluster.events import Failure
 from barnabas.cluster.image import TOPIC_RESOURCE
 from barnabas.cluster.isr import DEFAULT_LAG
 from barnabas.cluster.partition import Partition
+from barnabas.cluster.records import NO_LEADER
 from barnabas.core import logs
 from barnabas.core.errors import ErrorCode, KafkaError
 
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.delta import Delta
     from barnabas.cluster.events import AlteredPartition
     from barnabas.cluster.image import Image, Topic
+    from barnabas.cluster.image import Partition as Registration
     from barnabas.cluster.isr import Lag, Members, Proposal
     from barnabas.storage.log import Log
     from barnabas.storage.log_config import LogConfig
@@ -71,6 +77,8 @@ class Replicas:
         self._unmade = 0  # new partitions in changes that are yet to be applied
         self._flushing: set[asyncio.Future[int]] = set()
         self._unopened: set[tuple[str, int]] = set()  # ours, but their disk does not let us
+        self._old_files: dict[tuple[str, int], str] = {}  # of replicas that began anew, and are not in sync yet
+        self.renewals = 0
 
     # look-up
 
@@ -162,6 +170,9 @@ class Replicas:
             if key in self._unopened:
                 continue  # until a restart finds it, or it would begin anew with nothing in it
             partition = self.partitions.get(key)
+            if partition is not None and self._begins_anew(partition, registration):
+                await self._give_up_log(partition)
+                partition = None
             if partition is None:
                 try:
                     log = await self.manager.get_or_create(topic.name, index, topic.id, self._config_of(topic.name))
@@ -173,6 +184,9 @@ class Replicas:
                     self.broker_id, log, self._start_flush, self._ask_for_isr, self.lag
                 )
             partition.update(registration, self._now_ms())
+            if key in self._old_files and self.broker_id in registration.isr:
+                _log.info("replica is in sync again; the damaged files go", topic=topic.name, partition=index)
+                self._remove_old_files(key)
             if self.fetchers is not None:
                 self.fetchers.follow(partition)
             if topic.name in self._coordinators:
@@ -198,13 +212,49 @@ class Replicas:
         self._unopened.discard((topic, index))
         partition = self.partitions.get((topic, index))
         if partition is not None and partition.log.topic_id == topic_id:
-            del self.partitions[topic, index]
-            if self.fetchers is not None:
-                self.fetchers.drop(partition)
-            if topic in self._coordinators:
-                self._coordinators[topic].drop(index)
-            partition.resign(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if (topic, index) in self._old_files:
+                self._remove_old_files((topic, index))
+            self._forget(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             await self.manager.delete(partition.log)
+
+    def _forget(self, partition: Partition, reason: ErrorCode) -> None:
+        topic, index = partition.log.topic, partition.log.partition
+        del self.partitions[topic, index]
+        if self.fetchers is not None:
+            self.fetchers.drop(partition)
+        if topic in self._coordinators:
+            self._coordinators[topic].drop(index)
+        partition.resign(reason)
+
+    # damage
+
+    def damaged(self) -> list[Partition]:
+        """Those that have lost records which they once had, as far as is known."""
+        return [partition for partition in self.partitions.values() if partition.log.damage]
+
+    def _begins_anew(self, partition: Partition, registration: Registration) -> bool:
+        return bool(
+            partition.log.damage
+            and not partition.log.is_offline
+            and self.broker_id not in registration.isr
+            and registration.leader not in (self.broker_id, NO_LEADER)
+            and registration.leader_epoch > partition.leader_epoch
+        )
+
+    async def _give_up_log(self, partition: Partition) -> None:
+        log = partition.log
+        key = (log.topic, log.partition)
+        self._forget(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if key in self._old_files:
+            await self.manager.delete(log)  # damaged before it was complete; the older files were
+        elif (path := await self.manager.replace(log)) is not None:
+            self._old_files[key] = path
+        self.renewals += 1
+        _log.warning("damaged replica is fetched anew; its files are kept until it is in sync", topic=log.topic,
+                     partition=log.partition, kept=self._old_files.get(key), damage=log.damage)  # fmt: skip
+
+    def _remove_old_files(self, key: tuple[str, int]) -> None:
+        self.manager.remove_tree_later(self._old_files.pop(key), self.partitions[key].log.config)
 
     def reconfigure(self, topic: Topic) -> None:
         config = self._config_of(topic.name)

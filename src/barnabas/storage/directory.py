@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING
 
-from barnabas.core import ids
+from barnabas.core import ids, logs
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.seams import Disk
 from barnabas.storage import checkpoints
@@ -39,6 +39,8 @@ _OFFSET_FILES = (  # in the order of writing
     checkpoints.HIGH_WATERMARKS,
     checkpoints.CLEANER_OFFSETS,
 )
+
+_log = logs.get_logger(__name__)
 
 
 class LogDirectory:
@@ -67,7 +69,7 @@ class LogDirectory:
         self._check_owner(broker_id, cluster_id, random)
         self.clean_epoch = checkpoints.take_clean_shutdown(disk, path)
         for file in _OFFSET_FILES:
-            self._offsets[file] = checkpoints.read_offsets(disk, f"{path}/{file}")
+            self._offsets[file] = self._read_offsets(file)
         partitions = []
         for name in disk.list_dir(path):
             if name.endswith(DELETE_SUFFIX):
@@ -75,6 +77,14 @@ class LogDirectory:
             elif (match := _PARTITION.fullmatch(name)) and match[1] != _NOT_OURS and self._is_directory(name):
                 partitions.append((match[1], int(match[2])))
         return partitions
+
+    def _read_offsets(self, file: str) -> dict[TopicPartition, int]:
+        """Those of a file that is damaged are found again: from the logs by a scan, or from other replicas."""
+        try:
+            return checkpoints.read_offsets(self._disk, f"{self.path}/{file}")
+        except checkpoints.CorruptCheckpoint as error:
+            _log.error("checkpoint damaged; done without", problem=error)
+            return {}
 
     def _is_directory(self, name: str) -> bool:
         try:

@@ -15,6 +15,7 @@ scan that follows a crash.
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import pairwise
 from typing import NamedTuple
 
 FILE_NAME = "leader-epoch-checkpoint"
@@ -41,9 +42,12 @@ class LeaderEpochs:
     @classmethod
     def decode(cls, data: bytes) -> LeaderEpochs:
         version, count, *lines = data.decode().splitlines()
-        entries = [EpochEntry(*map(int, line.split())) for line in lines]
-        if version != _VERSION or len(entries) != int(count):
-            raise ValueError(f"version {version} with {len(entries)} of {count} entries")
+        rows = [tuple(map(int, line.split())) for line in lines]
+        if version != _VERSION or len(rows) != int(count) or any(len(row) != 2 for row in rows):
+            raise ValueError(f"version {version} with {len(rows)} of {count} entries")
+        entries = [EpochEntry(*row) for row in rows]
+        if any(one.epoch >= other.epoch or one.start_offset >= other.start_offset for one, other in pairwise(entries)):
+            raise ValueError("the entries do not rise")
         return cls(entries)
 
     def encode(self) -> bytes:

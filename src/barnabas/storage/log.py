@@ -68,8 +68,8 @@ _log = logs.get_logger(__name__)
 class Log:
     __slots__ = (
         "_boundaries", "_inspects_batches", "_log_append_time", "_reader", "_refused_attributes", "_rng",
-        "_snapshots", "_truncations", "config", "directory", "disk", "first_dirty_offset", "flushed_offset",
-        "high_watermark", "is_offline", "leader_epochs", "log_end_offset", "log_start_offset",
+        "_snapshots", "_truncations", "config", "damage", "directory", "disk", "first_dirty_offset", "flushed_offset",
+        "high_watermark", "is_offline", "is_short", "leader_epochs", "log_end_offset", "log_start_offset",
         "parent_directory", "partition", "producers", "segments", "tasks", "topic", "topic_id", "unsynced_directories",
     )  # fmt: skip
 
@@ -98,6 +98,10 @@ class Log:
         self.topic_id = topic_id
         self.is_offline = False
         """Whether the disk below has failed."""
+        self.damage = ""
+        """What is wrong with records that were written, if anything is."""
+        self.is_short = False
+        """Whether records are missing at the end that were there, as it was opened."""
         self.segments = segments
         self.leader_epochs = leader_epochs
         self.producers = ProducerStates()
@@ -412,6 +416,11 @@ class Log:
             segment.cool()
         self._boundaries.clear()
         self.tasks.remove_later(removed, self.config.file_delete_delay_ms)
+
+    def indexes_rebuilt(self, segment: Segment) -> None:
+        """A sealed segment has other index files now; nothing that was found by the old ones is to be trusted."""
+        segment.reload_indexes()
+        self._boundaries.clear()
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Let go of what retention no longer wants; the number of segments."""

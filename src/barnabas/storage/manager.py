@@ -26,6 +26,8 @@ from barnabas.storage.flush import Flusher
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.recovery import Recovery, create_log, open_log
+from barnabas.storage.scrubber import INTERVAL as SCRUB_INTERVAL
+from barnabas.storage.scrubber import Scrubber
 
 _LONGEST_SLEEP_S = 3600.0  # some intervals default to 2**63 - 1 ms, which no timer takes
 _LONGEST_NAME = 255  # of a file, in most file systems
@@ -61,8 +63,11 @@ class LogManager:
         metrics: StorageMetrics,
         on_offline: Callable[[list[Log]], None] = lambda logs: None,
         cleaning: Runner | None = None,
+        on_damage: Callable[[Log, str], None] = lambda log, problem: None,
     ) -> None:
-        """`on_offline` learns which logs a failing disk has taken away; `cleaning` does the work of compaction."""
+        """`on_offline` learns which logs a failing disk has taken away, and `on_damage` which one has lost records, and
+        how; `cleaning` does the work of compaction.
+        """
         self._disk = disk
         self.clock = clock
         self._executor = executor
@@ -73,13 +78,15 @@ class LogManager:
         self.directories = [LogDirectory(disk, path) for path in config.log_dirs]
         self.logs: dict[TopicPartition, Log] = {}
         self._closed_logs: dict[TopicPartition, LogDirectory] = {}  # found on disk, not opened so far
-        self._taken_up = False
+        self.is_taken_up = False
+        """Whether every log that was found when the broker started has been opened, or is nobody's."""
         self._flushers: dict[Log, Flusher] = {}
         self._writing: dict[LogDirectory, asyncio.Lock] = {}
         self._removals: set[asyncio.TimerHandle] = set()
         self._background: set[asyncio.Task[None]] = set()
         self._checkpoints_due: dict[LogDirectory, None] = {}
         self.cleaner = Cleaner(self, cleaning or InlineRunner(disk), disk, clock, executor, config, random)
+        self.scrubber = Scrubber(self, disk, clock, executor, config, random, on_damage)
 
     # life
 
@@ -102,10 +109,13 @@ class LogManager:
 
     def start_background_work(self) -> None:
         """Every log that the broker had when it stopped has been asked for by now."""
-        self._taken_up = True
+        self.is_taken_up = True
         self._every("log.retention.check.interval.ms", self._delete_old_segments)
         if self._config["log.cleaner.enable"]:
             self._every("log.cleaner.backoff.ms", self.cleaner.sweep)
+        if self._config[SCRUB_INTERVAL] >= 0:
+            self._spawn(self.scrubber.run())
+        self._spawn(self.scrubber.look_at_suspects())
         self._every("log.flush.scheduler.interval.ms", self._flush_by_time, at_most_s=_FLUSH_CHECK_S)
         self._every("log.flush.offset.checkpoint.interval.ms", self.checkpoint)
         self._every("log.flush.start.offset.checkpoint.interval.ms", self.checkpoint)
@@ -160,6 +170,7 @@ class LogManager:
         if log is None:
             (directory,) = self._places((partition,))
             (log,) = await self._create(directory, topic, (partition,), topic_id, config)
+            log.is_short = not self.is_taken_up  # if it was there once, it is gone with all that was in it
         self._add(log)
         return log
 
@@ -170,6 +181,7 @@ class LogManager:
             for start in range(0, len(indexes), _MADE_AT_A_TIME):
                 some = indexes[start : start + _MADE_AT_A_TIME]
                 for log in await self._create(directory, topic, some, topic_id, config):
+                    log.is_short = not self.is_taken_up
                     self._add(log)
 
     def _add(self, log: Log) -> None:
@@ -236,7 +248,7 @@ class LogManager:
         may lie in one that is offline, and is not made again; after that it is a new one.
         """
         offline = [directory.path for directory in self.directories if directory.is_offline]
-        if offline and (not self._taken_up or len(offline) == len(self.directories)):
+        if offline and (not self.is_taken_up or len(offline) == len(self.directories)):
             raise OSError(errno.EIO, f"no log is made while a log directory is offline: {', '.join(offline)}")
         usable = [directory for directory in self.directories if not directory.is_offline]
         load = Counter(log.parent_directory for log in self.logs.values())
@@ -249,19 +261,29 @@ class LogManager:
 
     async def delete(self, log: Log) -> None:
         """Forget a log; its files are renamed at once, and removed after `file.delete.delay.ms`."""
+        path = await self._forget(log, DELETE_SUFFIX)
+        if path is not None:
+            self.remove_tree_later(path, log.config)
+
+    async def replace(self, log: Log) -> str | None:
+        """Forget a log, for a new one to take its place; where its files are kept, None if its disk has failed."""
+        return await self._forget(log, STRAY_SUFFIX)
+
+    async def _forget(self, log: Log, suffix: str) -> str | None:
         del self.logs[log.topic, log.partition]
         await self._flushers.pop(log).idle()
         if log.is_offline:
-            return
+            return None
         for segment in log.segments:
             segment.cool()
         try:
-            await self._remove_directory(log.directory, log.config)
+            return await self._rename(log.directory, suffix)
         except OSError as error:
             self._take_offline(self._directory_of(log), error)
+            return None
 
-    async def _remove_directory(self, path: str, config: LogConfig) -> None:
-        self._later(config.file_delete_delay_ms, self._disk.remove_tree, await self._rename(path, DELETE_SUFFIX))
+    def remove_tree_later(self, path: str, config: LogConfig) -> None:
+        self._later(config.file_delete_delay_ms, self._disk.remove_tree, path)
 
     async def _rename(self, path: str, suffix: str) -> str:
         """Take a directory out of the partitions' names; what it is called then."""

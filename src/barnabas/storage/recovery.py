@@ -4,21 +4,23 @@ After a clean stop nothing is scanned: the end of the log is read from the last 
 
 After an unclean one, the segments from the recovery point on, and any whose index files are missing, are read through:
 every batch is checked to its CRC, indexes, leader epochs and producer state are built anew, and at the first batch
-that is torn or damaged the log is cut. What was below the recovery point was synced, and is not in doubt.
+that is torn or damaged the log is cut. What was below the recovery point was synced, and is not in doubt. If there are
+valid batches behind the place, which is not how a write is torn, what is cut off is kept in files for a human to judge.
+
+Whatever the stop was, a log that has lost its end, or whose leader epochs cannot be read, is scanned too. One that ends
+before it once did is *short*: it must not be taken for complete where other replicas have the rest.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
 from barnabas.core import logs
-from barnabas.core.seams import Disk, File
-from barnabas.records.batch import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
+from barnabas.core.seams import Disk
+from barnabas.records.batch import MAGIC, CorruptBatch, crc_of, headers
 from barnabas.storage import leader_epochs as epochs_file
+from barnabas.storage.batch_scan import valid_batches
 from barnabas.storage.leader_epochs import LeaderEpochs
 from barnabas.storage.log import DELETED_SUFFIX, Log
 from barnabas.storage.log_config import LogConfig
@@ -35,9 +37,10 @@ from barnabas.storage.segments import Segments
 from barnabas.storage.snapshots import Snapshots
 from barnabas.storage.swap import finish_swaps
 
+DAMAGED_SUFFIX = ".damaged"
 _REMAINS = (DELETED_SUFFIX, ".tmp")  # what a crash may leave of work that was not finished
-_CHUNK_BYTES = 1024 * 1024
 _NOWHERE = 2**63 - 1
+_END_BYTES = 16 * 1024
 
 _log = logs.get_logger(__name__)
 
@@ -100,15 +103,16 @@ def open_log(
     segments = Segments(found or [Segment.create(disk, directory, state.log_start_offset, now_ms)])
     snapshots = Snapshots(disk, directory, {int(name[:20]) for name in names if name.endswith(SNAPSHOT_SUFFIX)})
     epochs = _read_epochs(disk, directory) if epochs_file.FILE_NAME in names else LeaderEpochs()
-    log = Log(disk, directory, topic, partition, topic_id, config, segments, snapshots, epochs, rng)
+    log = Log(disk, directory, topic, partition, topic_id, config, segments, snapshots, epochs or LeaderEpochs(), rng)
     log.log_start_offset = max(state.log_start_offset, segments.first.base_offset)
     log.first_dirty_offset = state.first_dirty_offset
     recovery = Recovery()
-    doubtful = _doubtful_segments(segments, set(names), state)
+    doubtful = list(segments) if epochs is None else _doubtful_segments(segments, set(names), state, epochs)
     if doubtful:
         recovery = _rebuild(log, snapshots, doubtful, state.recovery_point)
     else:
         log.log_end_offset = segments.active.read_next_offset()
+    log.is_short = recovery.dropped_bytes > 0 or log.log_end_offset < state.recovery_point
     if log.log_end_offset < log.log_start_offset:
         log.truncate_fully_and_start_at(log.log_start_offset)
     snapshots.truncate_to(log.log_end_offset)
@@ -140,16 +144,17 @@ def _tidy(disk: Disk, directory: str) -> list[str]:
     return [name for name in names if name not in remains] if remains else names
 
 
-def _read_epochs(disk: Disk, directory: str) -> LeaderEpochs:
+def _read_epochs(disk: Disk, directory: str) -> LeaderEpochs | None:
+    """None if they are damaged."""
     path = f"{directory}/{epochs_file.FILE_NAME}"
     try:
         return LeaderEpochs.decode(disk.read_bytes(path))
     except ValueError as error:
-        _log.warning("leader epochs damaged; those of what is scanned are found again", path=path, problem=error)
-        return LeaderEpochs()
+        _log.warning("leader epochs damaged; the log is scanned to find them again", path=path, problem=error)
+        return None
 
 
-def _doubtful_segments(segments: Segments, names: set[str], state: LogState) -> list[Segment]:
+def _doubtful_segments(segments: Segments, names: set[str], state: LogState, epochs: LeaderEpochs) -> list[Segment]:
     """The segments from the first one that has to be scanned; an empty one needs no indexes."""
     recovery_point = None if state.is_clean else state.recovery_point
     certain = 0
@@ -162,7 +167,24 @@ def _doubtful_segments(segments: Segments, names: set[str], state: LogState) -> 
         if not synced or (segment.size and not indexed):
             break
         certain += 1
-    return list(segments)[certain:]
+    if certain < len(segments):
+        return list(segments)[certain:]
+    return _wrong_at_the_end(segments, epochs)
+
+
+def _wrong_at_the_end(segments: Segments, epochs: LeaderEpochs) -> list[Segment]:
+    """What to scan of a log that was closed, by its last batches: nothing if they are whole and of the right epoch."""
+    segment = segments.active
+    end, last = segment.indexes.offset.last_entry().position, None
+    for position, header in valid_batches(segment.file, segment.size, end, chunk_bytes=_END_BYTES):
+        end, last = position + header.size, header
+    if end != segment.size:
+        return [segment]
+    if last is not None and epochs.entries and epochs.epoch_of(last.base_offset) != last.partition_leader_epoch:
+        _log.warning("leader epochs are not those of the last batch; the log is scanned to find them", segment=segment)
+        epochs.clear()
+        return list(segments)
+    return []
 
 
 def _rebuild(log: Log, snapshots: Snapshots, doubtful: list[Segment], recovery_point: int) -> Recovery:
@@ -187,6 +209,7 @@ def _rebuild(log: Log, snapshots: Snapshots, doubtful: list[Segment], recovery_p
         recovery.scanned_bytes += segment.size
         excess = _scan(log, segment, dense_from)
         if excess:
+            _keep_what_is_valid(log, segment, excess, doubtful[number + 1 :])
             recovery.dropped_bytes += excess
             segment.file.truncate(segment.size)
             _drop(log, doubtful[number + 1 :], recovery)
@@ -205,6 +228,30 @@ def _rebuild(log: Log, snapshots: Snapshots, doubtful: list[Segment], recovery_p
     return recovery
 
 
+def _keep_what_is_valid(log: Log, segment: Segment, excess: int, following: list[Segment]) -> None:
+    """Copy what is about to be cut off, if there are records in it that could be read."""
+    tail = segment.file.read(segment.size, excess)
+    following = [each for each in following if each.size]
+    if not following and not _has_valid_batch(tail):
+        return
+    for each, data in ((segment, tail), *((each, each.file.read(0, each.size)) for each in following)):
+        path = each.path(DAMAGED_SUFFIX)
+        log.disk.replace(path, data)
+        _log.error("records behind a damaged batch are kept in a file", path=path, size_bytes=len(data))
+
+
+def _has_valid_batch(tail: bytes) -> bool:
+    """Whether a batch in the tail is in order, where the lengths of those before it lead."""
+    view = memoryview(tail)
+    try:
+        for position, header in headers(view):
+            if header.magic == MAGIC and crc_of(view[position : position + header.size]) == header.crc:
+                return True
+    except CorruptBatch:
+        pass
+    return False
+
+
 def _drop(log: Log, segments: list[Segment], recovery: Recovery) -> None:
     log.segments.remove(segments)
     for segment in segments:
@@ -220,7 +267,7 @@ def _scan(log: Log, segment: Segment, dense_from: int) -> int:
     segment.size = 0
     segment.forget_indexes()
     segment.configure(log.config)
-    for position, header in _valid_batches(segment.file, file_size):
+    for position, header in valid_batches(segment.file, file_size):
         expected = max(segment.base_offset, log.log_end_offset)
         if (
             header.base_offset < expected
@@ -232,35 +279,3 @@ def _scan(log: Log, segment: Segment, dense_from: int) -> int:
         log.replay(header, segment, position)
         log.log_end_offset = header.next_offset
     return file_size - segment.size
-
-
-def _valid_batches(file: File, size: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of the batches, up to the first that is not whole or not what its CRC says."""
-    position, chunk_start, chunk = 0, 0, memoryview(b"")
-    while size - position >= HEADER_SIZE:
-        start = position - chunk_start
-        if start + HEADER_SIZE > len(chunk):
-            chunk_start, start, chunk = position, 0, memoryview(file.read(position, _CHUNK_BYTES))
-        header = BatchHeader._make(HEADER.unpack_from(chunk, start))
-        if (
-            header.magic != MAGIC
-            or header.batch_length < HEADER_SIZE - LOG_OVERHEAD
-            or header.size > size - position
-            or header.last_offset_delta < 0
-        ):
-            return
-        if start + header.size <= len(chunk):
-            crc = crc32c(chunk[start + CRC_START : start + header.size])
-        else:
-            crc = _crc_of(file, position + CRC_START, position + header.size)
-        if crc != header.crc:
-            return
-        yield position, header
-        position += header.size
-
-
-def _crc_of(file: File, start: int, end: int) -> int:
-    crc = 0
-    for position in range(start, end, _CHUNK_BYTES):
-        crc = crc32c(file.read(position, min(_CHUNK_BYTES, end - position)), crc)
-    return crc

@@ -11,6 +11,7 @@ The file and the indexes of a sealed segment are opened when they are first need
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -125,10 +126,11 @@ class Segment:
             offsets = OffsetIndex.decode(base_offset, disk.read_bytes(self.path(OFFSET_INDEX_SUFFIX)))
             times = TimeIndex.decode(base_offset, disk.read_bytes(self.path(TIME_INDEX_SUFFIX)))
         except (CorruptIndex, FileNotFoundError):
-            return self._rebuild_indexes()
+            return self.rebuild_indexes()
         return Indexes(offsets, times)
 
-    def _rebuild_indexes(self) -> Indexes:
+    def rebuild_indexes(self) -> Indexes:
+        """Walk the headers, which takes its time, for what the index files of a sealed segment ought to say."""
         aborted = self.txn_index
         self._remove_index_files()
         self.forget_indexes()
@@ -206,6 +208,20 @@ class Segment:
         self._file = None
         if self.saved:
             self._indexes = None
+
+    def reload_indexes(self) -> None:
+        """The index files are others now. They count if the segment has none that are newer, in memory."""
+        if self.saved:
+            self._indexes = self._txn_index = None
+            self._max_timestamp = _UNKNOWN
+        else:
+            self._remove_index_files()
+
+    def twin(self, config: LogConfig) -> Segment:
+        """The same files, for another thread; nothing of them is loaded."""
+        twin = Segment(self._disk, os.path.dirname(self._path), self.base_offset, self.created_ms, self.size)
+        twin.configure(config)
+        return twin
 
     def close(self) -> None:
         if self._file is not None:

@@ -19,6 +19,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.heartbeats = 0
+        self.has_left = False
         self.index = EPOCH + 1
 
     async def submit(self, event: Any, patience_s: float) -> BrokerEpoch | BrokerState:
@@ -32,6 +33,10 @@ class Cluster:
 
     async def refresh(self) -> None:
         pass
+
+    async def leave_where_others_have_more(self) -> None:
+        assert self.heartbeats == 0, "a leader could be elected before"
+        self.has_left = True
 
     async def until(self, is_so: Any) -> None:
         assert is_so(self)
@@ -51,7 +56,11 @@ def test_a_broker_that_is_fenced_again_while_it_starts_goes_on_sending_heartbeat
             broker_id=1,
             broker_epoch=-1,
             config=BrokerConfig({}),
-            manager=SimpleNamespace(directories=[SimpleNamespace(is_offline=False, directory_id="")]),
+            manager=SimpleNamespace(
+                directories=[SimpleNamespace(is_offline=False, directory_id="")], is_taken_up=False
+            ),
+            replicas=SimpleNamespace(settled=cluster.refresh),
+            damaged_replicas=cluster,
             endpoints=(),
             executor=SimpleNamespace(submit=submit),
             controller=cluster,
@@ -61,5 +70,6 @@ def test_a_broker_that_is_fenced_again_while_it_starts_goes_on_sending_heartbeat
         await asyncio.wait_for(Heartbeats(broker, disk, Random(0), "").enter(), 10)
         assert broker.broker_epoch == EPOCH
         assert cluster.heartbeats == 2
+        assert cluster.has_left
 
     asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""Coordinators, compaction and the controller in the metrics: by state, and in names that are written down."""
+"""Coordinators, the care of logs and the controller in the metrics: by state, and in names that are written down."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from barnabas.broker.metrics_endpoint import render, take
 from barnabas.broker.samples import StateSample
 from barnabas.net.server import Traffic
 from barnabas.storage.cleaner import Totals
+from barnabas.storage.scrubber import ScrubTotals
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -21,7 +22,7 @@ def rendered(state: StateSample) -> str:
     return body.decode()
 
 
-def test_coordinators_compaction_and_the_controller_are_told() -> None:
+def test_coordinators_the_care_of_logs_and_the_controller_are_told() -> None:
     text = rendered(
         StateSample(
             {("group", "loaded"): 49, ("group", "loading"): 1, ("transaction", "loaded"): 0},
@@ -31,6 +32,9 @@ def test_coordinators_compaction_and_the_controller_are_told() -> None:
             1,
             True,
             3,
+            ScrubTotals(2, 5000, 1, 6),
+            8,
+            9,
         )
     )
     found = {
@@ -53,6 +57,12 @@ def test_coordinators_compaction_and_the_controller_are_told() -> None:
         ("barnabas_compaction_uncleanable_logs",): 1,
         ("barnabas_controller_active",): 1,
         ("barnabas_unclean_elections_total",): 3,
+        ("barnabas_scrub_rounds_total",): 2,
+        ("barnabas_scrub_read_bytes_total",): 5000,
+        ("barnabas_scrub_damaged_segments_total",): 1,
+        ("barnabas_scrub_rebuilt_indexes_total",): 6,
+        ("barnabas_damaged_logs",): 8,
+        ("barnabas_renewed_logs_total",): 9,
     }.items():
         assert found[labels] == expected, labels
 

@@ -132,10 +132,15 @@ def test_a_leader_that_leaves_itself_out_gives_way_to_another_and_is_not_relied_
     assert cluster.outcome.unclean_elections == 0
 
 
-def test_a_follower_may_leave_alone() -> None:
+def test_a_follower_may_leave_alone_and_nothing_it_has_asked_for_before_brings_it_back() -> None:
     cluster = three_replicas()
     own: dict[str, Any] = {"broker_id": 2, "broker_epoch": cluster.image.brokers[2].epoch}
-    assert cluster.submit(cluster.isr_change(1, 3, **own)) == AlteredPartition(1, 0, (1, 3), 1)
+    leader_still_counts_it = cluster.isr_change(1, 2, 3)
+    assert cluster.submit(cluster.isr_change(1, 3, **own)) == AlteredPartition(1, 1, (1, 3), 1)
+    with pytest.raises(KafkaError) as caught:
+        cluster.submit(leader_still_counts_it)
+    assert caught.value.code is ErrorCode.FENCED_LEADER_EPOCH
+    assert cluster.submit(cluster.isr_change(1, 3, **own)).leader_epoch == 2, "also when it was out already"
     with pytest.raises(KafkaError, match="the leader is 1"):
         cluster.submit(cluster.isr_change(1, **own))
 
@@ -148,6 +153,20 @@ def test_an_eligible_replica_takes_over_from_a_leader_that_was_in_sync_alone() -
     altered = cluster.submit(cluster.isr_change())
     assert (altered.leader, altered.isr) == (2, (2,))
     assert cluster.outcome.unclean_elections == 0
+
+
+def test_who_has_lost_its_end_is_not_eligible_any_more_though_it_is_fenced() -> None:
+    cluster = TestCluster(2)
+    cluster.create(1, 2, min_insync_replicas="2")
+    cluster.fence(2, 1)
+    assert cluster.partition().eligible_leader_replicas == (1, 2)
+    epoch = cluster.register(1)
+    cluster.submit(cluster.isr_change(broker_id=1, broker_epoch=epoch))
+    assert cluster.partition().eligible_leader_replicas == (2,)
+    cluster.submit(BrokerHeartbeat(1, epoch, cluster.image.index))
+    assert cluster.partition().leader == NO_LEADER
+    cluster.start(2)
+    assert (cluster.partition().leader, cluster.partition().isr) == (2, (2,))
 
 
 @pytest.mark.parametrize("replicas", [(1,), (1, 2)])

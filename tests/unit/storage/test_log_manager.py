@@ -29,6 +29,8 @@ from tests.unit.storage.storage_helpers import NOW_MS, TOPIC_ID, append, batch, 
 T = TypeVar("T")
 HOUR_MS = 3_600_000
 INTERVALS = {
+    "barnabas.scrub.interval.ms": HOUR_MS,
+    "barnabas.scrub.bytes.per.second": 1 << 30,
     "log.cleaner.enable": True,
     "log.cleaner.backoff.ms": HOUR_MS,
     "log.cleaner.dedupe.buffer.size": 1 << 20,

@@ -1,0 +1,100 @@
+"""A broker that finds damage in one of its replicas gives it up, as long as others have what it has lost.
+
+It leaves the in-sync replicas, which makes another one lead if it has led; when the metadata say so, the replica begins
+anew with an empty log (`cluster.replicas`), and comes back when it has caught up.
+
+If nobody else who is alive is complete, it is the only copy there is. Nothing is deleted then: it goes on to serve what
+it can, it is told as an error and counted, and when another replica is complete after all, that one takes over.
+
+At its start a broker finds logs that are shorter than they were. Whoever has a longer one is to lead before this broker
+can, so it is told to the controller before the broker asks to be unfenced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from barnabas.broker.departures import departure
+from barnabas.core import logs
+from barnabas.core.errors import KafkaError
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.cluster.events import AlterPartition
+    from barnabas.cluster.partition import Partition
+    from barnabas.storage.log import Log
+
+_PAUSE_S = 1.0  # before it is looked again whether somebody else has everything
+_log = logs.get_logger(__name__)
+
+
+class DamagedReplicas:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._only_copies: set[Log] = set()
+        self._news = asyncio.Event()
+
+    def found(self, log: Log, problem: str) -> None:
+        """Records of a log are not what was written, or are gone."""
+        if not log.damage:
+            log.damage = problem
+            _log.error("replica damaged", topic=log.topic, partition=log.partition, problem=problem)
+            self._news.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while damaged := self._broker.replicas.damaged():
+                departures = [asked for partition in damaged if (asked := self._departure(partition)) is not None]
+                await self._ask(departures)
+                await asyncio.sleep(_PAUSE_S)
+            self._only_copies.clear()
+
+    def _departure(self, partition: Partition) -> AlterPartition | None:
+        """What is to be asked for now; None if there is nobody to leave it to, or the answer is on its way."""
+        broker, log = self._broker, partition.log
+        registration = broker.metadata.image.partition(log.topic, log.partition)
+        if registration is None or log.is_offline or registration.leader_epoch != partition.leader_epoch:
+            return None
+        complete = {*registration.isr, *registration.eligible_leader_replicas} - {broker.broker_id}
+        if any(broker.metadata.image.is_alive(other) for other in complete):
+            return departure(broker, log.topic, log.partition, registration)
+        if log not in self._only_copies:
+            self._only_copies.add(log)
+            _log.error("damaged replica is the only copy: nothing is deleted, and what is damaged cannot be read; "
+                       "start the other replicas, or restore it from a backup", topic=log.topic,
+                       partition=log.partition, in_sync=list(registration.isr), damage=log.damage)  # fmt: skip
+        return None
+
+    async def leave_where_others_have_more(self) -> None:
+        """Before this broker may lead: give up the claim to be complete in logs that end too early."""
+        broker = self._broker
+        while True:
+            image = broker.metadata.image
+            departures = []
+            for log in broker.replicas.logs():
+                registration = image.partition(log.topic, log.partition)
+                if not log.is_short or registration is None:
+                    continue
+                complete = {*registration.isr, *registration.eligible_leader_replicas}
+                if broker.broker_id in complete and len(complete) > 1:
+                    departures.append(departure(broker, log.topic, log.partition, registration))
+                elif broker.broker_id in complete and len(registration.replicas) > 1:
+                    _log.error("log is shorter than it was, and no other replica is complete", topic=log.topic,
+                               partition=log.partition, log_end_offset=log.log_end_offset)  # fmt: skip
+            if not departures or await self._ask(departures):
+                return
+            await asyncio.sleep(_PAUSE_S)
+            await broker.metadata.refresh()
+
+    async def _ask(self, departures: list[AlterPartition]) -> bool:
+        """Whether all were granted."""
+        answers = await asyncio.gather(*map(self._broker.controller.submit, departures), return_exceptions=True)
+        refusals = [answer for answer in answers if isinstance(answer, BaseException)]
+        for refusal in refusals:
+            if not isinstance(refusal, KafkaError):
+                raise refusal
+            _log.warning("damaged replica not left, trying again", problem=str(refusal))
+        return not refusals
