@@ -63,7 +63,7 @@ class Commits:
         self.attempts: dict[tuple[str, TopicPartition], list[Attempt]] = {}
         self._open: dict[tuple[str, str, Offsets], list[Attempt]] = {}
         self._in_transactions: dict[str, dict[tuple[str, TopicPartition], Attempt]] = {}
-        for index, (_, event) in enumerate(facts.events):
+        for index, event in facts.of(Committing, Committed, CommitFailed, TransactionEnded, PowerCut, UncleanElection):
             self._take(index, event)
         for name, attempts in self._in_transactions.items():
             transaction = facts.transactions.get(name)
@@ -135,7 +135,7 @@ def lost_commits(facts: Facts) -> Iterator[Anomaly]:
     """Whoever asks a group is told what it has committed."""
     commits = Commits(facts)
     asked: dict[tuple[str, str], int] = {}
-    for index, (_, event) in enumerate(facts.events):
+    for index, event in facts.of(CommitsAsked, CommitsTold):
         if isinstance(event, CommitsAsked):
             asked[event.asker, event.group] = index
         elif isinstance(event, CommitsTold):

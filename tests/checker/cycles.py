@@ -54,8 +54,8 @@ def _told(facts: Facts, cycle: list[Edge]) -> Anomaly:
 
 def _reads(facts: Facts) -> Iterator[Edge]:
     """From each transaction to those that have read something of it."""
-    for index, (_, event) in enumerate(facts.events):
-        if isinstance(event, Polled) and event.transaction and event.read_committed:
+    for index, event in facts.of(Polled):
+        if event.transaction and event.read_committed:
             for _, value in event.records:
                 writer = facts.sent(value).transaction if value in facts.sends else ""
                 if writer and writer != event.transaction:

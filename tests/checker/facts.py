@@ -8,10 +8,10 @@ an unclean election does. What somebody who had asked before is told afterwards 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tests.checker.anomaly import Moment, narrowed
 from tests.checker.expectations import Expectations
@@ -37,11 +37,14 @@ from tests.checker.history import (
     UncleanElection,
 )
 
+E = TypeVar("E", bound=Event)
+
 
 class Send(NamedTuple):
     at: int
     number: int
-    """Its place among all sends of the history."""
+    """Its place among all values that were sent."""
+    event: Sent
 
 
 class Sighting(NamedTuple):
@@ -60,6 +63,10 @@ class Transaction:
     outcome: Outcome = Outcome.UNKNOWN
     first_seen: int | None = None
     """The first read that shows one of its values though it shows only what is committed."""
+
+    def ask_commit(self, index: int) -> None:
+        if self.commit_asked is None:
+            self.commit_asked = index
 
     @property
     def is_committed(self) -> bool:
@@ -134,8 +141,13 @@ class Facts:
         self._machine_life = 0
         self._lives: dict[TopicPartition, int] = {}
         self._positions: dict[tuple[str, TopicPartition], Position] = {}
+        self._indexes: dict[type[object], list[int]] = {}
+        readers = self._readers()
         for index, (_, event) in enumerate(events):
-            self._take(index, event)
+            kind = type(event)
+            self._indexes.setdefault(kind, []).append(index)
+            if kind in readers:
+                readers[kind](index, event)
 
     # for the rules
 
@@ -149,10 +161,15 @@ class Facts:
     def is_last(self, log: Log) -> bool:
         return self.last_log(log.partition) is log
 
+    def of(self, *kinds: type[E]) -> Iterator[tuple[int, E]]:
+        """The events of these kinds, in their order."""
+        for index in sorted(index for kind in kinds for index in self._indexes.get(kind, ())):
+            event = self.events[index][1]
+            assert isinstance(event, kinds)
+            yield index, event
+
     def sent(self, value: bytes) -> Sent:
-        event = self.events[self.sends[value].at][1]
-        assert isinstance(event, Sent)
-        return event
+        return self.sends[value].event
 
     def transaction_of(self, value: bytes) -> Transaction | None:
         """The one in which it was sent, if it was in one."""
@@ -190,51 +207,30 @@ class Facts:
 
     # reading
 
-    def _take(self, index: int, event: Event) -> None:
-        match event:
-            case Sent():
-                self._take_sent(index, event)
-            case Acknowledged():
-                self._take_acknowledged(index, event)
-            case Failed(definite=True):
-                self.definite_failures.update(dict.fromkeys(event.values, index))
-            case SequenceForgotten():
-                if event.partition in self._lives:
-                    self.disordered.add((event.producer, event.partition))
-            case TransactionBegun():
-                self._transaction(event.transaction)
-            case TransactionEnding(wanted=Outcome.COMMITTED):
-                self._ask_commit(event.transaction, index)
-            case TransactionEnded():
-                self._take_end(index, event)
-            case Assigned():
-                for partition, offset in event.positions:
-                    self._place(event.consumer, partition, Position(offset, index, event.group))
-            case Revoked():
-                for partition in event.partitions:
-                    self._positions.pop((event.consumer, partition), None)
-            case Polled():
-                self._take_polled(index, event)
-            case FinalLog():
-                self._take_final(index, event)
-            case Trimming():
-                self.trim_bounds[event.partition] = max(event.offset, self.trim_bounds.get(event.partition, 0))
-            case PowerCut():
-                self._machine_life = event.life
-                for partition, logs in self._logs.items():
-                    if partition.topic not in self.expectations.synced_topics:
-                        logs.append(Log(partition))
-            case UncleanElection():
-                self._lives[event.partition] = event.life
-                self._logs.setdefault(event.partition, []).append(Log(event.partition))
-            case _:
-                pass  # for a rule that reads it by itself
+    def _readers(self) -> dict[type[Event], Callable[[int, Any], None]]:
+        """Who reads which events; the others are for the rules themselves."""
+        return {
+            Sent: self._take_sent,
+            Acknowledged: self._take_acknowledged,
+            Failed: self._take_failed,
+            SequenceForgotten: self._take_forgotten,
+            TransactionBegun: self._take_begun,
+            TransactionEnding: self._take_ending,
+            TransactionEnded: self._take_ended,
+            Assigned: self._take_assigned,
+            Revoked: self._take_revoked,
+            Polled: self._take_polled,
+            FinalLog: self._take_final,
+            Trimming: self._take_trimming,
+            PowerCut: self._take_power_cut,
+            UncleanElection: self._take_election,
+        }
 
     def _take_sent(self, index: int, event: Sent) -> None:
         for value in event.values:
             if value in self.sends:
                 raise ValueError(f"event {index} sends {value!r} a second time: values must be unique")
-            self.sends[value] = Send(index, len(self.sends))
+            self.sends[value] = Send(index, len(self.sends), event)
         if event.transaction:
             self._transaction(event.transaction)
             self.transactional_partitions.add(event.partition)
@@ -248,13 +244,36 @@ class Facts:
         else:
             self._learn(log, index, enumerate(event.values, event.base_offset))
 
-    def _take_end(self, index: int, event: TransactionEnded) -> None:
+    def _take_failed(self, index: int, event: Failed) -> None:
+        if event.definite:
+            self.definite_failures.update(dict.fromkeys(event.values, index))
+
+    def _take_forgotten(self, _: int, event: SequenceForgotten) -> None:
+        if event.partition in self._lives:
+            self.disordered.add((event.producer, event.partition))
+
+    def _take_begun(self, _: int, event: TransactionBegun) -> None:
+        self._transaction(event.transaction)
+
+    def _take_ending(self, index: int, event: TransactionEnding) -> None:
+        if event.wanted is Outcome.COMMITTED:
+            self._transaction(event.transaction).ask_commit(index)
+
+    def _take_ended(self, index: int, event: TransactionEnded) -> None:
         transaction = self._transaction(event.transaction)
         if event.outcome is Outcome.COMMITTED:
-            self._ask_commit(event.transaction, index)
+            transaction.ask_commit(index)
         if event.outcome is not Outcome.UNKNOWN:
             transaction.outcome = event.outcome
             transaction.ends.append(index)
+
+    def _take_assigned(self, index: int, event: Assigned) -> None:
+        for partition, offset in event.positions:
+            self._place(event.consumer, partition, Position(offset, index, event.group))
+
+    def _take_revoked(self, _: int, event: Revoked) -> None:
+        for partition in event.partitions:
+            self._positions.pop((event.consumer, partition), None)
 
     def _take_polled(self, index: int, event: Polled) -> None:
         if not event.records:
@@ -278,6 +297,19 @@ class Facts:
         log = self.last_log(event.partition)
         log.finals.append(index)
         self._read(index, "", event, log, None)
+
+    def _take_trimming(self, _: int, event: Trimming) -> None:
+        self.trim_bounds[event.partition] = max(event.offset, self.trim_bounds.get(event.partition, 0))
+
+    def _take_power_cut(self, _: int, event: PowerCut) -> None:
+        self._machine_life = event.life
+        for partition, logs in self._logs.items():
+            if partition.topic not in self.expectations.synced_topics:
+                logs.append(Log(partition))
+
+    def _take_election(self, _: int, event: UncleanElection) -> None:
+        self._lives[event.partition] = event.life
+        self._logs.setdefault(event.partition, []).append(Log(event.partition))
 
     def _read(
         self, index: int, consumer: str, event: Polled | FinalLog, log: Log | None, start: Position | None
@@ -313,8 +345,3 @@ class Facts:
 
     def _transaction(self, name: str) -> Transaction:
         return self.transactions.setdefault(name, Transaction())
-
-    def _ask_commit(self, name: str, index: int) -> None:
-        transaction = self._transaction(name)
-        if transaction.commit_asked is None:
-            transaction.commit_asked = index

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tests.checker.anomaly import Anomaly, Name, short
 from tests.checker.facts import Facts, Log
-from tests.checker.history import FinalLog, TopicPartition, Trimmed
+from tests.checker.history import FinalLog, Trimmed
 
 
 def inconsistent_offsets(facts: Facts) -> Iterator[Anomaly]:
@@ -122,22 +122,17 @@ def gaps(facts: Facts) -> Iterator[Anomaly]:
 
 def trims(facts: Facts) -> Iterator[Anomaly]:
     """Records go from the beginning of a log only when somebody or retention deletes them, and do not come back."""
-    trimmed: dict[TopicPartition, tuple[int, int]] = {}
-    for index, (_, event) in enumerate(facts.events):
-        if isinstance(event, Trimmed):
-            trimmed[event.partition] = max((event.low_watermark, index), trimmed.get(event.partition, (0, index)))
-        elif isinstance(event, FinalLog):
-            start = event.log_start_offset
-            final = facts.moment(index, *(value for _, value in event.records[:1]))
-            low_watermark, trimmed_index = trimmed.get(event.partition, (0, index))
-            if start < low_watermark:
-                what = f"deleted up to {low_watermark}, but begins at {start}"
-                evidence = (facts.moment(trimmed_index), final)
-                yield Anomaly(Name.UNDONE_TRIM, str(event.partition), what, evidence)
-            is_expiring = event.partition.topic in facts.expectations.expiring_topics
-            if start > facts.trim_bounds.get(event.partition, 0) and not is_expiring:
-                what = f"begins at {start}, where nobody had it begin"
-                yield Anomaly(Name.UNASKED_TRIM, str(event.partition), what, (final,))
+    for index, event in facts.of(FinalLog):
+        start, partition = event.log_start_offset, str(event.partition)
+        final = facts.moment(index, *(value for _, value in event.records[:1]))
+        trimmed = ((each.low_watermark, at) for at, each in facts.of(Trimmed) if each.partition == event.partition)
+        low_watermark, trimmed_at = max(trimmed, default=(0, index))
+        if start < low_watermark:
+            what = f"deleted up to {low_watermark}, but begins at {start}"
+            yield Anomaly(Name.UNDONE_TRIM, partition, what, (facts.moment(trimmed_at), final))
+        is_expiring = event.partition.topic in facts.expectations.expiring_topics
+        if start > facts.trim_bounds.get(event.partition, 0) and not is_expiring:
+            yield Anomaly(Name.UNASKED_TRIM, partition, f"begins at {start}, where nobody had it begin", (final,))
 
 
 def _finals(facts: Facts, log: Log) -> Iterator[tuple[int, FinalLog]]:

@@ -27,14 +27,13 @@ def polls(facts: Facts) -> Iterator[Anomaly]:
 
 def unseen(facts: Facts) -> Iterator[Anomaly]:
     """Those who have had the time to read everything have read everything."""
-    for index, (_, event) in enumerate(facts.events):
-        if isinstance(event, Drained):
-            seen: dict[TopicPartition, set[bytes]] = {partition: set() for partition in event.partitions}
-            for read in facts.reads:
-                if read.consumer in event.consumers and read.partition in seen:
-                    seen[read.partition].update(value for _, value in read.records)
-            for partition, values in seen.items():
-                yield from _unseen(facts, index, event, facts.last_log(partition), values)
+    for index, event in facts.of(Drained):
+        seen: dict[TopicPartition, set[bytes]] = {partition: set() for partition in event.partitions}
+        for read in facts.reads:
+            if read.consumer in event.consumers and read.partition in seen:
+                seen[read.partition].update(value for _, value in read.records)
+        for partition, values in seen.items():
+            yield from _unseen(facts, index, event, facts.last_log(partition), values)
 
 
 def _unseen(facts: Facts, index: int, drained: Drained, log: Log, seen: set[bytes]) -> Iterator[Anomaly]:
