@@ -43,7 +43,7 @@ def _run(options: argparse.Namespace) -> int:
     directory = Path(tempfile.mkdtemp(prefix="barnabas-chaos-"))
     verdicts: list[Verdict] = []
     try:
-        while not verdicts or (options.round is None and time.monotonic() - began < options.minutes * 60 - ROUND_S / 3):
+        while not verdicts or (options.round is None and _goes_on(options, verdicts, began)):
             number = options.round if options.round is not None else len(verdicts)
             verdicts.append(_play(options, number, began, network, directory / f"round-{number}"))
             if verdicts[-1].problems and not options.go_on:
@@ -51,7 +51,7 @@ def _run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
     figures.show(verdicts)
-    chosen = {"seed": options.seed, "minutes": options.minutes, "rate": options.rate, "command": _command(options)}
+    chosen = {"seed": options.seed, "command": _command(options)}
     print(f"figures in {figures.write_down(chosen, verdicts)}")
     if not verdicts or any(verdict.problems for verdict in verdicts):
         print(f"what was left is in {directory}")
@@ -60,10 +60,18 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _goes_on(options: argparse.Namespace, verdicts: list[Verdict], began: float) -> bool:
+    """There is time for another round, or what is to be reached is not reached yet."""
+    done = figures.total([verdict.figures for verdict in verdicts])
+    is_short: bool = done["kills"] < options.kills or done["acknowledged records"] < options.records
+    has_time: bool = time.monotonic() - began < options.minutes * 60 - ROUND_S / 3
+    return is_short or has_time
+
+
 def _play(options: argparse.Namespace, number: int, began: float, network: Network, place: Path) -> Verdict:
     chosen = _round(options, number)
     left_s = options.minutes * 60 - (time.monotonic() - began)
-    seconds = left_s if options.round is not None else min(ROUND_S, left_s)
+    seconds = min(ROUND_S, left_s) if left_s > 0 else ROUND_S
     place.mkdir()
     print(f"round {number}: {chosen.shape}", flush=True)
 
@@ -85,13 +93,15 @@ def _round(options: argparse.Namespace, number: int) -> Round:
 
 
 def _command(options: argparse.Namespace) -> str:
-    told = ("minutes", "seed", "rate", "longest")
+    told = ("minutes", "kills", "records", "seed", "rate", "longest")
     return " ".join(["python -m tests.chaos", *(f"--{name} {getattr(options, name)}" for name in told)])
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30, help="how long to go on (default: 30)")
+    parser.add_argument("--kills", type=int, default=0, help="go on until there were so many kills (default: 0)")
+    parser.add_argument("--records", type=int, default=0, help="and so many acknowledged records (default: 0)")
     parser.add_argument("--seed", type=int, help="what everything is drawn from (default: a new one)")
     parser.add_argument("--rate", type=float, default=500, help="records a second of each producer (default: 500)")
     parser.add_argument("--longest", type=float, default=60, help="no fault lasts more seconds than this (default: 60)")

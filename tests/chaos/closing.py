@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as Position
 
-from barnabas.records.batch import check_batch
+from tests.chaos import damage
 from tests.chaos.brokers import Brokers
 from tests.chaos.journal import Journal
 from tests.chaos.load import PARTITIONS
@@ -128,25 +126,8 @@ def compare_replicas(journal: Journal, brokers: Brokers, topics: tuple[str, ...]
         for partition in partitions_of(*topics):
             place = brokers.data_dir(number) / str(partition)
             if place.is_dir():
-                batches, problem = _batches(place)
+                batches, problem = damage.batches(sorted(place.glob("*.log")))
                 journal.record(FinalReplica(partition, number, tuple(batches)))
                 if problem:
                     damaged.append(f"damaged replica: {partition} on broker {number}: {problem}")
     return damaged
-
-
-def _batches(place: Path) -> tuple[list[tuple[int, bytes]], str]:
-    """The batches of a log, each by a digest of its bytes, up to the first that is not right."""
-    found: list[tuple[int, bytes]] = []
-    for segment in sorted(place.glob("*.log")):
-        log = memoryview(segment.read_bytes())
-        position = 0
-        while position < len(log):
-            try:
-                header = check_batch(log, position)
-            except Exception as error:
-                return found, f"{segment.name} at {position}: {error!r}"
-            digest = hashlib.blake2b(log[position : position + header.size], digest_size=16).digest()
-            found.append((header.base_offset, digest))
-            position += header.size
-    return found, ""

@@ -6,8 +6,10 @@ A client that can do nothing more is replaced by another one under the next name
 from __future__ import annotations
 
 import itertools
+import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -35,7 +37,14 @@ MOST_UNACKNOWLEDGED = 5000
 TRANSACTION_TIMEOUT_MS = 15_000
 CALL_S = 5.0
 """How long a call waits before it is made again."""
-_COMMON = {"log_level": 0, "error_cb": lambda _: None, "socket.timeout.ms": 5000, "reconnect.backoff.max.ms": 1000}
+_SILENT = logging.getLogger("tests.chaos.librdkafka")
+_SILENT.disabled = True  # what it calls fatal is what its application is told
+_COMMON = {
+    "logger": _SILENT,
+    "error_cb": lambda _: None,
+    "socket.timeout.ms": 5000,
+    "reconnect.backoff.max.ms": 1000,
+}
 
 
 # producers
@@ -177,8 +186,9 @@ def _transact(
             journal.record(TransactionEnded(name, transaction, outcome))
         time.sleep(0.2)
     finally:
-        producer.purge()
-        producer.flush(1)
+        with suppress(KafkaException):  # what cannot go on says so once more
+            producer.purge()
+            producer.flush(1)
         deliveries.write_down()
 
 

@@ -4,9 +4,12 @@ checkpoints; the other replicas have what it has lost.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
+
+from barnabas.records.batch import CorruptBatch, check_batch
 
 Damage = Callable[[Path, Random], str]
 """Damages a file, and says how."""
@@ -50,6 +53,23 @@ def checkpoints(data_dir: Path, topics: Iterable[str]) -> list[Path]:
     """Of all partitions together, and of each."""
     own = (place / "leader-epoch-checkpoint" for place in _partitions(data_dir, topics))
     return _filled(file for file in [*sorted(data_dir.glob("*-checkpoint")), *own] if file.exists())
+
+
+def batches(segments: Iterable[Path]) -> tuple[list[tuple[int, bytes]], str]:
+    """The batches of a log, each by a digest of its bytes, and what is wrong with the first that is not right."""
+    found: list[tuple[int, bytes]] = []
+    for segment in segments:
+        log = memoryview(segment.read_bytes())
+        position = 0
+        while position < len(log):
+            try:
+                header = check_batch(log, position)
+            except CorruptBatch as error:
+                return found, f"{segment.name} at {position}: {error}"
+            digest = hashlib.blake2b(log[position : position + header.size], digest_size=16).digest()
+            found.append((header.base_offset, digest))
+            position += header.size
+    return found, ""
 
 
 def _filled(files: Iterable[Path]) -> list[Path]:

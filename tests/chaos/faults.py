@@ -6,6 +6,8 @@ Mending does not wait for what other faults may hold up: that is left to `World.
 from __future__ import annotations
 
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -18,7 +20,7 @@ from tests.chaos.ensemble import NODES
 from tests.chaos.faults_members import added_and_removed, replicas_moved
 from tests.chaos.network import CLIENTS, Way, both, ring
 from tests.chaos.plan import Planned
-from tests.chaos.world import World
+from tests.chaos.world import RECOVERED_WITHIN_S, World
 
 Carrying = Callable[[World, Planned], AbstractContextManager[str]]
 
@@ -30,10 +32,33 @@ Carrying = Callable[[World, Planned], AbstractContextManager[str]]
 def killed(world: World, planned: Planned) -> Iterator[str]:
     numbers = world.targets(planned)
     world.brokers.kill(*numbers)
-    world.figures["kills"] += len(numbers)
+    world.count("kills", len(numbers))
     yield f"{numbers}"
     for number in numbers:
         world.start(number)
+
+
+@contextmanager
+def crashing(world: World, planned: Planned) -> Iterator[str]:
+    """A broker that dies soon after each start, until the fault is mended."""
+    numbers = world.targets(planned)
+    is_over = threading.Event()
+    world.brokers.kill(*numbers)
+    world.count("kills", len(numbers))
+    for number in numbers:
+        world.later(_crash_again, world, number, is_over, Random(planned.choice))
+    yield f"{numbers}"
+    is_over.set()
+
+
+def _crash_again(world: World, number: int, is_over: threading.Event, random: Random) -> None:
+    while True:
+        broker = world.brokers.start(number)
+        if is_over.wait(random.uniform(0, 2)):
+            return
+        del world.brokers.brokers[number]
+        broker.kill()
+        world.count("kills", 1)
 
 
 @contextmanager
@@ -41,7 +66,7 @@ def stopped(world: World, planned: Planned) -> Iterator[str]:
     """In order, which may take until other faults are mended; then it is started again."""
     numbers = world.targets(planned)
     ending = {number: world.later(world.brokers.end, world.brokers.brokers.pop(number)) for number in numbers}
-    world.figures["clean stops"] += len(numbers)
+    world.count("clean stops", len(numbers))
     yield f"{numbers}"
     for number, ended in ending.items():
         world.start(number, after=ended)
@@ -53,7 +78,7 @@ def paused(world: World, planned: Planned) -> Iterator[str]:
     processes = {number: world.brokers.brokers.pop(number) for number in numbers}
     for broker in processes.values():
         broker.process.send_signal(signal.SIGSTOP)
-    world.figures["pauses"] += len(numbers)
+    world.count("pauses", len(numbers))
     try:
         yield f"{numbers}"
     finally:
@@ -74,7 +99,7 @@ def _network(ways: Callable[[World, str], set[Way]]) -> Carrying:
         chosen = {way for number in numbers for way in ways(world, node_of(number))}
         hidden = [number for number in numbers if {(CLIENTS, node_of(number)), (node_of(number), CLIENTS)} & chosen]
         world.hidden.update(hidden)
-        world.figures["cuts"] += 1
+        world.count("cuts", 1)
         with world.network.cut(chosen):
             yield f"{numbers}"
         world.hidden.subtract(hidden)
@@ -114,7 +139,7 @@ def _from_store(world: World, node: str) -> set[Way]:
 @contextmanager
 def ring_cut(world: World, planned: Planned) -> Iterator[str]:
     nodes = Random(planned.choice).sample(_brokers(world), len(world.brokers.numbers))
-    world.figures["cuts"] += 1
+    world.count("cuts", 1)
     with world.network.cut(ring(nodes)):
         yield " ".join(nodes)
 
@@ -131,7 +156,7 @@ def zookeeper_leader_killed(world: World, _: Planned) -> Iterator[str]:
         yield "nobody"
         return
     ensemble.kill(leader)
-    world.figures["ZooKeeper leaders killed"] += 1
+    world.count("ZooKeeper leaders killed", 1)
     yield NODES[leader - 1]
     ensemble.start(leader)
 
@@ -142,7 +167,7 @@ def zookeeper_leader_cut_off(world: World, _: Planned) -> Iterator[str]:
     assert ensemble is not None
     leader = ensemble.leader()
     node = NODES[(leader or 1) - 1]
-    world.figures["cuts"] += 1
+    world.count("cuts", 1)
     with world.network.cut(both([node], [*NODES, *_brokers(world)])):
         yield node
 
@@ -155,7 +180,7 @@ def disk_filled(world: World, _: Planned) -> Iterator[str]:
     """Room alone does not bring back a disk that has failed: its broker is started again."""
     number, disk = world.small_disk
     disk.fill()
-    world.figures["full disks"] += 1
+    world.count("full disks", 1)
     yield f"[{number}]"
     disk.make_room()
     if number in world.brokers.brokers:
@@ -172,9 +197,28 @@ def bit_flipped_in_a_segment(world: World, planned: Planned) -> Iterator[str]:
     if not segments:
         yield "no closed segment yet"
         return
-    how = damage.flip_a_bit(random.choice(segments), random)
-    world.figures["damaged files"] += 1
+    segment = random.choice(segments)
+    how = damage.flip_a_bit(segment, random)
+    world.count("damaged files", 1)
     yield f"[{number}] {how}"
+    world.later(_until_whole, segment.parent)
+
+
+def _until_whole(place: Path) -> None:
+    """The broker has found the damage, and fetched its replica anew, if that has not gone elsewhere."""
+    deadline = time.monotonic() + RECOVERED_WITHIN_S
+    while problem := _damage_in(place):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"damage not mended after {RECOVERED_WITHIN_S:.0f} s: {place.name}: {problem}")
+        time.sleep(0.2)
+
+
+def _damage_in(place: Path) -> str:
+    """What is wrong with the segments that nothing is appended to."""
+    try:
+        return damage.batches(sorted(place.glob("*.log"))[:-1])[1]
+    except FileNotFoundError:
+        return "it is being replaced"
 
 
 def _damaged_while_down(files: Callable[..., list[Path]], *how: damage.Damage) -> Carrying:
@@ -185,10 +229,10 @@ def _damaged_while_down(files: Callable[..., list[Path]], *how: damage.Damage) -
         random = Random(planned.choice)
         (number,) = world.targets(planned)
         world.brokers.kill(number)
-        world.figures["kills"] += 1
+        world.count("kills", 1)
         found = files(world.brokers.data_dir(number), world.topics)
         done = random.choice(how)(random.choice(found), random) if found else "nothing, for there is no such file yet"
-        world.figures["damaged files"] += bool(found)
+        world.count("damaged files", bool(found))
         yield f"[{number}] {done}"
         world.start(number)
 
@@ -201,7 +245,7 @@ def clock_stepped(world: World, planned: Planned) -> Iterator[str]:
     off_by_s = Random(planned.choice).choice((-HOUR_S, HOUR_S))
     for number in numbers:
         world.brokers.clocks[number].set(off_by_s)
-    world.figures["clock steps"] += len(numbers)
+    world.count("clock steps", len(numbers))
     yield f"{numbers} by {off_by_s:+d} s"
     for number in numbers:
         world.brokers.clocks[number].set(0)
@@ -209,6 +253,7 @@ def clock_stepped(world: World, planned: Planned) -> Iterator[str]:
 
 FAULTS: dict[str, Carrying] = {
     "kill": killed,
+    "crash again and again": crashing,
     "stop": stopped,
     "pause": paused,
     "cut off": _network(_from_all),

@@ -29,7 +29,7 @@ def added_and_removed(world: World, _: Planned) -> Iterator[str]:
     """A broker joins, takes its share of the replicas, gives them back, and is forgotten."""
     number = max(world.brokers.numbers) + 1
     joined = world.later(_join, world, number)
-    world.figures["brokers added and removed"] += 1
+    world.count("brokers added and removed", 1)
     yield f"[{number}]"
     world.later(_retire, world, number, joined)
 
@@ -78,7 +78,7 @@ def replicas_moved(world: World, planned: Planned) -> Iterator[str]:
     }
     with suppress(KafkaError, TimeoutError):  # the controller is busy, or a broker is not there
         asyncio.run(_move(world.brokers.bootstrap, wanted))
-    world.figures["partitions moved"] += len(wanted)
+    world.count("partitions moved", len(wanted))
     yield f"{len(wanted)} partitions"
 
 

@@ -21,9 +21,9 @@ _FIRST = ("seconds", "kills", "acknowledged records", "committed transactions")
 
 def show(verdicts: Sequence[Verdict]) -> None:
     table = Table("", *(str(verdict.shape) for verdict in verdicts), "all", title="chaos")
-    total = _total([verdict.figures for verdict in verdicts])
-    for name in [*_FIRST, *sorted(set(total) - set(_FIRST))]:
-        table.add_row(name, *(f"{verdict.figures[name]:,}" for verdict in verdicts), f"{total[name]:,}")
+    whole = total([verdict.figures for verdict in verdicts])
+    for name in [*_FIRST, *sorted(set(whole) - set(_FIRST))]:
+        table.add_row(name, *(f"{verdict.figures[name]:,}" for verdict in verdicts), f"{whole[name]:,}")
     found = [len(verdict.problems) for verdict in verdicts]
     table.add_row("anomalies", *map(str, found), str(sum(found)))
     Console().print(table)
@@ -38,8 +38,8 @@ def write_down(options: Mapping[str, Any], verdicts: Sequence[Verdict]) -> Path:
         "at": now.isoformat(timespec="seconds"),
         "machine": platform.platform(),
         **options,
-        "total": _total([verdict.figures for verdict in verdicts]),
-        "faults": _total([verdict.faults for verdict in verdicts]),
+        "total": total([verdict.figures for verdict in verdicts]),
+        "faults": total([verdict.faults for verdict in verdicts]),
         "anomalies": sum(len(verdict.problems) for verdict in verdicts),
         "rounds": [
             {
@@ -56,5 +56,5 @@ def write_down(options: Mapping[str, Any], verdicts: Sequence[Verdict]) -> Path:
     return path
 
 
-def _total(counters: Sequence[Counter[str]]) -> Counter[str]:
+def total(counters: Sequence[Counter[str]]) -> Counter[str]:
     return sum(counters, Counter[str]())

@@ -298,6 +298,11 @@ async def _polled(journal: Journal, name: str, consumer: Consumer) -> list[Lande
     except (LogTruncated, NoOffset, CorruptRecords) as error:
         journal.fail(f"{name}: {error}")
         raise
+    except KafkaError as error:
+        if not error.retriable:
+            raise
+        journal.setbacks[f"own, poll: {error.code.name}"] += 1
+        return []
     return [(TopicPartition(record.topic, record.partition), record.offset, record.value) for record in records]
 
 

@@ -1,8 +1,8 @@
 """What will happen to a cluster, as data: drawn from a seed before anything starts.
 
 A plan is a list of *scenes*. A scene begins with everything in order, has one fault or several that overlap, and ends
-with all of them mended. Whom a fault hits is named by a role, for who leads is known only when it is carried out. Every
-kind of fault comes once, in each of its roles, before any comes again.
+with all of them mended. Whom a fault hits is named by a role, for who leads is known only when it is carried out. All
+kinds of faults come, in each of their roles and as often as they weigh, before they come again.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ class Kind(NamedTuple):
     """What a round must have for it: a store, or a library."""
     alone: bool = False
     """It takes from a replica what another fault must not take from the others meanwhile."""
+    weight: int = 1
 
 
 KINDS = (
-    Kind("kill", BROKERS, 0.1, 6),
+    Kind("kill", BROKERS, 0.1, 6, weight=3),
+    Kind("crash again and again", ("leader", "controller", "any"), 3, 12),
     Kind("stop", BROKERS, 0.1, 6),
     Kind("pause", ONE_BROKER, 1, 60),
     Kind("cut off", ("leader", "follower", "controller", "coordinator"), 1, 30),
@@ -80,7 +82,7 @@ def scenes(random: Random, has: Iterable[str], longest_s: float) -> Iterator[Sce
         chosen: list[tuple[Kind, str]] = []
         while len(chosen) < count:
             if not bag:
-                bag = [(kind, role) for kind in kinds for role in kind.roles]
+                bag = [(kind, role) for kind in kinds for role in kind.roles for _ in range(kind.weight)]
                 random.shuffle(bag)
             if chosen and (bag[-1][0].alone or chosen[0][0].alone):
                 break

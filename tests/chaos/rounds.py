@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -95,6 +96,8 @@ def run(chosen: Round, seconds: float, network: Network, directory: Path, show: 
             verdict.problems += closing.compare_replicas(journal, world.brokers, TOPICS)
         except (AssertionError, OSError, RuntimeError) as error:
             verdict.problems.append(f"{type(error).__name__}: {error}")
+            with (directory / "threads.txt").open("w") as threads:
+                faulthandler.dump_traceback(threads)
     verdict.problems += journal.failures
     verdict.problems += map(str, judge(journal))
     verdict.setbacks = journal.setbacks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -43,6 +44,7 @@ class World:
         self.journal = journal
         self.topics = topics
         self.figures: Counter[str] = Counter()
+        self._counting = threading.Lock()
         self.hidden: Counter[int] = Counter()
         """The brokers that this process cannot reach, or that do not answer, by how many faults."""
         self._work = ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix="mending")
@@ -84,6 +86,10 @@ class World:
         return otherwise
 
     # what happens
+
+    def count(self, what: str, times: int) -> None:
+        with self._counting:
+            self.figures[what] += times
 
     def note(self, kind: str, target: object, detail: str = "") -> None:
         self.journal.history.record(Fault(kind, str(target), detail))
