@@ -19,6 +19,7 @@ from tests.hostile.fuzzer import Fuzzer, Sent, served_routes
 from tests.hostile.trial import Figures, trial
 from tests.hostile.victim import MIB, Victim, attacked
 
+WARM_UP_FRAMES = 2000
 TWO_GIB = 2**31 - 1  # what 32 bits with a sign can announce
 REFUSALS = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE)
 
@@ -64,7 +65,10 @@ class Attack:
 
 
 def _make_requests(means: Means) -> Iterator[Sent]:
-    return Fuzzer(means.seed, make_topics(means.victim.address)).requests(means.size.frames)
+    """Those of the attack; a few have been sent already, for the first request of a kind has its codec compiled."""
+    fuzzer = Fuzzer(means.seed, make_topics(means.victim.address))
+    Driver(means.victim.address, fuzzer.requests(WARM_UP_FRAMES)).run()
+    return fuzzer.requests(means.size.frames)
 
 
 def _fuzz(means: Means, requests: Iterator[Sent]) -> None:
@@ -161,6 +165,7 @@ def carry_out(
     figures = Figures(name, attack.work.format(**size._asdict()), attack.most_mib, size.p99_floor_ms)
     descriptors = max(size.idle, size.announcers, size.readers) + 1000
     with many_descriptors(descriptors), attacked(directory, attack.settings) as victim:
+        figures.resident_mib = victim.resident_mib()
         means = Means(victim, size, seed, on_progress)
         prepared = attack.prepare(means)
         with trial(victim, figures, size.calm_seconds):

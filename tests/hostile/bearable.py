@@ -1,8 +1,9 @@
 """What a fuzzer leaves out: requests that are right, are obeyed, and would only make what follows a lesser test.
 
-They are known by decoding what was made, for damage may turn any request into one of them. Thousands of topics or
-partitions would fill the disk. A broker that is told to leave its cluster does so, and comes back with its next
-heartbeats; meanwhile it leads nothing, and many requests get no further than that.
+They are known by decoding what was made, for damage may turn any request into one of them. Every partition costs memory
+and files, and is meant to. Without the topics that requests are about there is little to do. A broker that is told to
+leave its cluster does so, and comes back with its next heartbeats; meanwhile it leads nothing, and many requests get no
+further than that.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ from barnabas.wire.compiler import codec
 from barnabas.wire.headers import decode_request_header
 from barnabas.wire.messages.k03_metadata import MetadataRequest
 from barnabas.wire.messages.k19_create_topics import CreateTopicsRequest
+from barnabas.wire.messages.k20_delete_topics import DeleteTopicsRequest
 from barnabas.wire.messages.k37_create_partitions import CreatePartitionsRequest
 from barnabas.wire.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.wire.messages.k64_unregister_broker import UnregisterBrokerRequest
 from barnabas.wire.primitives import DecodeError
 from barnabas.wire.registry import api
-from tests.hostile.values import NAMES
+from tests.hostile.values import NAMES, TOPICS
 from tests.hostile.wire import MAX_FRAME_BYTES
 
-MOST_NAMES = 300
-MOST_PARTITIONS = 50
+MOST_NAMES = 60
+MOST_PARTITIONS = 10
 
 
 class Bearable:
@@ -34,6 +36,7 @@ class Bearable:
         self._judges: dict[int, Callable[[Any], bool]] = {
             3: self._metadata,
             19: self._create_topics,
+            20: _delete_topics,
             37: _create_partitions,
             63: _heartbeat,
             64: _unregister,
@@ -65,6 +68,10 @@ class Bearable:
             return names <= self._names
         self._names |= names
         return True
+
+
+def _delete_topics(request: DeleteTopicsRequest) -> bool:
+    return TOPICS.keys().isdisjoint((*request.topic_names, *(topic.name for topic in request.topics)))
 
 
 def _create_partitions(request: CreatePartitionsRequest) -> bool:

@@ -20,8 +20,8 @@ from tests.hostile.fuzzer import Sent
 from tests.hostile.values import TOPICS
 from tests.hostile.wire import Wire, framed
 
-LANES = 16
-IN_FLIGHT = 8
+LANES = 4
+IN_FLIGHT = 4
 STALL_SECONDS = 1.0
 CHECKED = 7  # one reply in so many is decoded
 PROGRESS_SECONDS = 1.0
@@ -51,7 +51,7 @@ class _Lane:
 
 
 class Driver:
-    """Sends requests on several connections, many in flight, and opens a new one whenever the broker closes one.
+    """Sends requests on several connections, some in flight, and opens a new one whenever the broker closes one.
 
     The broker replies in order, so a reply tells that all before it were dealt with. When a connection ends, the first
     request without a reply was the last straw, and those behind it are sent again on the next.

@@ -55,7 +55,6 @@ def trial(victim: Victim, figures: Figures, calm_seconds: float) -> Iterator[Non
     with victim.witness() as witness:
         time.sleep(calm_seconds)
         calm = witness.seconds
-        figures.resident_mib = victim.resident_mib()
         began = time.monotonic()
         with _highest_resident(victim, figures):
             yield
