@@ -11,7 +11,7 @@ RELEASE := .release
 .DEFAULT_GOAL := help
 # A half-made .venv is made again.
 .DELETE_ON_ERROR:
-.PHONY: help setup java run demo test test-spark check fmt wheel bench soak peers clean
+.PHONY: help setup java run demo test check fmt wheel bench soak peers clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -25,11 +25,8 @@ run: $(VENV)/.base ## Run a broker on 127.0.0.1:9092 (sets up only what the brok
 demo: $(VENV)/.spark java ## Clicks and orders through three brokers and Spark into tables, in two minutes
 	@exec $(BIN)/python -m examples.demo $(ARGS)
 
-test: setup peers ## Run all tests but Spark's, some side by side (with ARGS: those that they name, one after the other)
+test: setup peers ## Run all tests, side by side (with ARGS: those that they name, one after the other)
 	$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests.side_by_side)
-
-test-spark: setup peers ## Run the tests that start Spark (about twenty minutes)
-	$(BIN)/python -m pytest tests/spark $(ARGS)
 
 check: setup ## Check format, lint, types and layers
 	$(BIN)/ruff format --check .
@@ -52,8 +49,18 @@ bench: setup peers $(RELEASE)/.installed ## Measure a release against Apache Kaf
 	$(BIN)/python -m benchmarks.spark $(ARGS)
 	$(BIN)/python -m benchmarks.compaction
 
-soak: setup peers ## Kill drivers, workers and brokers under Spark, thirty times for each kind of sink (an hour or more)
+chaos: setup peers ## Break a cluster of real brokers in every way that a seed brings: MINUTES=30 SEED=7
+	$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+simulate: setup ## Run fresh seeds of whole simulated clusters, on all cores: SEEDS=1000
+	$(BIN)/python -m tests.simulation $(or $(SEEDS),1000) $(ARGS)
+
+fuzz: setup peers ## Attack a broker: ten million mutated frames, crowds, bombs, readers that never read: FRAMES=10000000
+	$(BIN)/python -m tests.hostile $(if $(FRAMES),--frames $(FRAMES)) $(ARGS)
+
+soak: setup peers ## The full counts: thirty kills under Spark for each kind of sink, a thousand of brokers, ten million records (hours)
 	$(BIN)/python -m tests.spark.soak $(ARGS)
+	$(BIN)/python -m tests.chaos --kills 1000 --records 10000000 --minutes 0
 
 # Spark's. What is not there and cannot be installed is told by whatever needs it.
 java:
