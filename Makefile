@@ -11,7 +11,7 @@ RELEASE := .release
 .DEFAULT_GOAL := help
 # A half-made .venv is made again.
 .DELETE_ON_ERROR:
-.PHONY: help setup java run demo test check fmt wheel bench soak peers clean
+.PHONY: help setup java run demo test check fmt wheel bench chaos simulate fuzz soak peers clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
