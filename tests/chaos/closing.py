@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Position
 
 from tests.chaos import damage
@@ -21,11 +21,9 @@ from tests.checker.history import (
     FinalLog,
     FinalReplica,
     Polled,
-    Record,
     TopicPartition,
 )
-
-READ_WITHIN_S = 120.0
+from tests.cluster.whole_logs import READ_WITHIN_S, read_to_end
 
 
 def partitions_of(*topics: str) -> list[TopicPartition]:
@@ -38,50 +36,12 @@ def read_logs(journal: Journal, bootstrap: str, topics: tuple[str, ...]) -> dict
     ends: dict[TopicPartition, int] = {}
     last: dict[TopicPartition, int] = {}
     for level in ("read_uncommitted", "read_committed"):
-        logs, reached = _read_to_end(bootstrap, partitions, level, ends)
+        logs, reached = read_to_end(bootstrap, partitions, level, ends)
         ends = reached
         for partition, records in logs.items():
             journal.record(FinalLog(partition, 0, tuple(records), read_committed=level == "read_committed"))
             last[partition] = records[-1][0] if records else -1
     return last
-
-
-def _read_to_end(
-    bootstrap: str, partitions: list[TopicPartition], level: str, ends: dict[TopicPartition, int]
-) -> tuple[dict[TopicPartition, list[Record]], dict[TopicPartition, int]]:
-    """The records, and the offset behind the last one; a read of what is committed ends where the other did."""
-    logs: dict[TopicPartition, list[Record]] = {partition: [] for partition in partitions}
-    reached: dict[TopicPartition, int] = {}
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "unused",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "enable.partition.eof": True,
-            "isolation.level": level,
-            "check.crcs": True,
-            "log_level": 0,
-        }
-    )
-    try:
-        consumer.assign([Position(*partition, 0) for partition in partitions])
-        deadline = time.monotonic() + READ_WITHIN_S
-        while any(reached.get(each, -1) < ends.get(each, 0) for each in partitions):
-            for message in consumer.consume(5000, 0.2):
-                partition = TopicPartition(message.topic(), message.partition())
-                error = message.error()
-                if error is None:
-                    logs[partition].append((message.offset(), message.value()))
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    reached[partition] = message.offset()
-                else:
-                    raise AssertionError(f"{partition} cannot be read to its end: {error}")
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{level}: the logs end at {ends}, reached after {READ_WITHIN_S:.0f} s: {reached}")
-        return logs, reached
-    finally:
-        consumer.close()
 
 
 def drain(journal: Journal, last: dict[TopicPartition, int]) -> None:

@@ -15,13 +15,13 @@ from confluent_kafka import TopicPartition as Position
 from tests.checker.checker import anomalies
 from tests.checker.expectations import Expectations
 from tests.checker.history import UNTOLD, Acknowledged, FinalLog, History, Polled, Record, Sent, TopicPartition
+from tests.cluster.whole_logs import read_to_end
 
 PRODUCERS = ("ann", "ben", "cyd")
 PACE_S = 0.005
 PADDING = b"." * 200
 MOST_UNACKNOWLEDGED = 500
 LIFE = 0  # the machine does not go down here
-READ_TIMEOUT_S = 30.0
 
 
 class Traffic:
@@ -69,7 +69,7 @@ class Traffic:
 
     def read_all(self) -> list[int]:
         """Read the whole topic once all clients have ended; the high watermarks of its partitions."""
-        logs = read_to_end(self._bootstrap, self._partitions)
+        logs, _ = read_to_end(self._bootstrap, self._partitions)
         for partition, records in logs.items():
             self.history.record(FinalLog(partition, 0, tuple(records)))
         return [len(records) for records in logs.values()]
@@ -136,23 +136,6 @@ class Traffic:
                     next_offsets[partition] = records[-1][0] + 1
         finally:
             consumer.close()
-
-
-def read_to_end(bootstrap: str, partitions: list[TopicPartition]) -> dict[TopicPartition, list[Record]]:
-    """All that is committed in partitions that have something and that nobody writes to any more."""
-    logs: dict[TopicPartition, list[Record]] = {partition: [] for partition in partitions}
-    consumer = _consumer(bootstrap, partitions)
-    try:
-        ends = {each: consumer.get_watermark_offsets(Position(*each), timeout=READ_TIMEOUT_S)[1] for each in partitions}
-        deadline = time.monotonic() + READ_TIMEOUT_S
-        while any(not records or records[-1][0] < ends[partition] - 1 for partition, records in logs.items()):
-            for message in consumer.consume(1000, 0.1):
-                partition, record = _record(message)
-                logs[partition].append(record)
-            assert time.monotonic() < deadline, f"the ends are {ends}, read: {[*map(len, logs.values())]}"
-        return logs
-    finally:
-        consumer.close()
 
 
 def _client(bootstrap: str) -> dict[str, Any]:
