@@ -35,6 +35,7 @@ class Name(Enum):
     PHANTOM = "phantom"
     GAP = "gap"
     DOUBLE_PROCESSING = "double processing"
+    UNPROCESSED = "unprocessed"
     LOST_COMMIT = "lost commit"
     BACKWARD_COMMIT = "backward commit"
     TWO_OUTCOMES = "two outcomes"

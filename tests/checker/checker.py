@@ -28,6 +28,7 @@ RULES: tuple[Callable[[Facts], Iterator[Anomaly]], ...] = (
     transactions.aborted_reads,
     transactions.precommitted_reads,
     transactions.double_processing,
+    transactions.unprocessed,
     transactions.two_outcomes,
     cycles.dirty_cycles,
     commits.lost_commits,

@@ -3,18 +3,21 @@ take it back.
 
 What a group has committed is a register. Whoever asks is told the offset of a commit that may have been carried out
 and that no other one, begun after its end and ended before the question, has replaced. A commit of which nobody knows
-whether it was carried out may be at any time after it was tried.
+whether it was carried out may be so as long as a request can be late.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tests.checker.anomaly import Anomaly, Name
 from tests.checker.facts import Facts
 from tests.checker.history import (
     NO_OFFSET,
+    Assigned,
     CommitFailed,
     CommitsAsked,
     CommitsTold,
@@ -24,11 +27,13 @@ from tests.checker.history import (
     Offsets,
     Outcome,
     PowerCut,
+    Revoked,
     TopicPartition,
     TransactionEnded,
     UncleanElection,
 )
 
+_EVENTS = (Assigned, Revoked, Committing, Committed, CommitFailed, TransactionEnded, PowerCut, UncleanElection)
 OFFSETS_TOPIC = "__consumer_offsets"
 
 
@@ -36,23 +41,28 @@ OFFSETS_TOPIC = "__consumer_offsets"
 class Attempt:
     begin: int
     offset: int
-    end: int | None = None
+    transaction: str
+    latest: int
+    """The event at which it was answered, or before which it was carried out, if it was at all."""
+    is_answered: bool = False
     outcome: Outcome = Outcome.UNKNOWN
     is_doubtful: bool = False
-    """It may have been undone by a fault that excuses that."""
+    """A fault may have undone it, or its consumer had lost the partition: a group does not ask whose an offset is."""
+
+    @property
+    def events(self) -> tuple[int, ...]:
+        return (self.begin, self.latest) if self.is_answered else (self.begin,)
 
     def settle(self, end: int, outcome: Outcome) -> None:
-        self.end = end
-        if not self.is_doubtful:
+        if outcome is Outcome.ABORTED or (outcome is Outcome.COMMITTED and not self.is_doubtful):
+            self.latest = end
+            self.is_answered = True
             self.outcome = outcome
 
     def doubt(self) -> None:
         self.is_doubtful = True
         if self.outcome is Outcome.COMMITTED:
             self.outcome = Outcome.UNKNOWN
-
-    def is_done_before(self, index: int) -> bool:
-        return self.outcome is Outcome.COMMITTED and self.end is not None and self.end < index
 
 
 class Commits:
@@ -61,40 +71,49 @@ class Commits:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self.attempts: dict[tuple[str, TopicPartition], list[Attempt]] = {}
+        self._owned: dict[str, set[TopicPartition]] = {}
+        """By consumers, as far as they tell."""
         self._open: dict[tuple[str, str, Offsets], list[Attempt]] = {}
         self._in_transactions: dict[str, dict[tuple[str, TopicPartition], Attempt]] = {}
-        for index, event in facts.of(Committing, Committed, CommitFailed, TransactionEnded, PowerCut, UncleanElection):
+        for index, event in facts.of(*_EVENTS):
             self._take(index, event)
         for name, attempts in self._in_transactions.items():
             transaction = facts.transactions.get(name)
             if transaction is not None and transaction.is_committed and transaction.first_seen is not None:
                 for attempt in attempts.values():
-                    if attempt.end is None:
+                    if not attempt.is_answered:
                         attempt.settle(transaction.first_seen, Outcome.COMMITTED)
 
     def possible(self, group: str, partition: TopicPartition, asked: int, told: int) -> set[int]:
         """What somebody may be told who asks and is answered at these events."""
-        attempts = [each for each in self.attempts.get((group, partition), ()) if each.begin < told]
-        done = [each.begin for each in attempts if each.is_done_before(asked)]
-        if not done:
-            return {NO_OFFSET, *(each.offset for each in attempts if each.outcome is not Outcome.ABORTED)}
-        return {
+        tried = [each for each in self.attempts.get((group, partition), ()) if each.begin < told]
+        begun = max((each.begin for each in _done(tried, asked)), default=None)
+        offsets = {
             each.offset
-            for each in attempts
-            if each.outcome is not Outcome.ABORTED and not each.is_done_before(max(done))
+            for each in tried
+            if each.outcome is not Outcome.ABORTED and (begun is None or each.latest > begun)
         }
+        return offsets | {NO_OFFSET} if begun is None else offsets
 
-    def evidence(self, group: str, partition: TopicPartition, before: int) -> list[int]:
+    def evidence(self, group: str, partition: TopicPartition, before: int) -> tuple[int, ...]:
         """The events of the last commit that was certainly carried out before an event."""
-        done = [each for each in self.attempts.get((group, partition), ()) if each.is_done_before(before)]
+        done = _done(self.attempts.get((group, partition), ()), before)
         last = max(done, key=lambda each: each.begin, default=None)
-        return [] if last is None or last.end is None else [last.begin, last.end]
+        return () if last is None else last.events
 
     def _take(self, index: int, event: Event) -> None:
         match event:
             case Committing():
+                late = self._facts.events[index][0] + self._facts.expectations.late_s
+                latest = bisect_left(self._facts.events, late, key=lambda moment: moment[0])
                 for partition, offset in event.offsets:
-                    self._begin(event, (event.group, partition), Attempt(index, offset))
+                    has_lost_it = partition not in self._owned.get(event.consumer, (partition,))
+                    attempt = Attempt(index, offset, event.transaction, latest, is_doubtful=has_lost_it)
+                    self._begin(event, (event.group, partition), attempt)
+            case Assigned():
+                self._owned.setdefault(event.consumer, set()).update(partition for partition, _ in event.positions)
+            case Revoked():
+                self._owned.setdefault(event.consumer, set()).difference_update(event.partitions)
             case Committed():
                 self._end(event, index, Outcome.COMMITTED)
             case CommitFailed():
@@ -131,6 +150,10 @@ class Commits:
                     attempt.doubt()
 
 
+def _done(attempts: Iterable[Attempt], before: int) -> Iterator[Attempt]:
+    return (each for each in attempts if each.outcome is Outcome.COMMITTED and each.latest < before)
+
+
 def lost_commits(facts: Facts) -> Iterator[Anomaly]:
     """Whoever asks a group is told what it has committed."""
     commits = Commits(facts)
@@ -149,29 +172,27 @@ def lost_commits(facts: Facts) -> Iterator[Anomaly]:
 
 
 def backward_commits(facts: Facts) -> Iterator[Anomaly]:
-    """No commit is taken that goes back behind one that was done before it; but after a commit of which nobody knows
-    when it was carried out, members may rightly go on from there."""
+    """No commit is taken that goes back behind one that was done before it began, unless a late one may have come
+    between, from which members then rightly go on."""
     for (group, partition), attempts in Commits(facts).attempts.items():
-        by_end = iter(sorted((each for each in attempts if each.is_done_before(len(facts.events))), key=_end))
-        waiting = next(by_end, None)
+        done = [each for each in attempts if each.outcome is Outcome.COMMITTED]
+        by_end = deque(sorted(done, key=lambda each: each.latest))
         highest: Attempt | None = None
-        lowest_unknown: int | None = None
-        for attempt in attempts:
-            while waiting is not None and waiting.is_done_before(attempt.begin):
-                highest = max((each for each in (highest, waiting) if each), key=lambda each: each.offset)
-                waiting = next(by_end, None)
-            if attempt.outcome is Outcome.UNKNOWN:
-                lowest_unknown = min(attempt.offset, attempt.offset if lowest_unknown is None else lowest_unknown)
-            is_excused = lowest_unknown is not None and lowest_unknown <= attempt.offset
-            if attempt.outcome is Outcome.COMMITTED and highest and attempt.offset < highest.offset and not is_excused:
-                what = f"{group} went back from {highest.offset} to {attempt.offset}"
-                evidence = facts.evidence((highest.begin, _end(highest), attempt.begin, _end(attempt)))
-                yield Anomaly(Name.BACKWARD_COMMIT, str(partition), what, evidence)
+        for attempt in done:
+            while by_end[0].latest < attempt.begin:
+                ended = by_end.popleft()
+                highest = ended if highest is None or ended.offset > highest.offset else highest
+            if highest is None or attempt.offset >= highest.offset or _may_follow(attempts, highest, attempt):
+                continue
+            what = f"{group} went back from {highest.offset} to {attempt.offset}"
+            evidence = facts.evidence((*highest.events, *attempt.events))
+            yield Anomaly(Name.BACKWARD_COMMIT, str(partition), what, evidence)
 
 
-def _end(attempt: Attempt) -> int:
-    assert attempt.end is not None
-    return attempt.end
+def _may_follow(attempts: list[Attempt], highest: Attempt, attempt: Attempt) -> bool:
+    """Whether a commit of which nobody knows may have come between these two."""
+    unknown = (each for each in attempts if each.outcome is Outcome.UNKNOWN and each.begin < attempt.begin)
+    return any(each.offset <= attempt.offset and each.latest > highest.begin for each in unknown)
 
 
 def _either(offsets: set[int]) -> str:

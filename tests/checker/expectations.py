@@ -21,6 +21,8 @@ class Expectations:
     isolated_writes: bool = False
     """No two transactions that write to the same partitions are open at once. Kafka lets the writes of open ones mingle
     as they come, so that only then their order may have no cycles."""
+    late_s: float = 120.0
+    """So long after a client has asked for something, and not been answered, it may still be carried out."""
 
 
 NOTHING_SPECIAL = Expectations()

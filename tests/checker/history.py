@@ -77,7 +77,8 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A producer was told of a failure. If that is not definite, the values may still be, or come to be, in the log."""
+    """A producer has given up. Unless that is definite, because no request with them can ever have been carried out,
+    the values may be in the log, or come to be."""
 
     producer: str
     partition: TopicPartition
@@ -186,7 +187,8 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class CommitFailed:
-    """The last commit of these offsets failed. If that is not definite, it may still be, or come to be, carried out."""
+    """The last commit of these offsets failed. Unless that is definite, because none of its requests can ever have been
+    carried out, it may have been, or come to be."""
 
     consumer: str
     group: str

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from tests.checker.anomaly import Name
+from tests.checker.expectations import Expectations
 from tests.checker.history import (
     NO_OFFSET,
     CommitsAsked,
     CommitsTold,
     Outcome,
     PowerCut,
+    Revoked,
     TopicPartition,
     UncleanElection,
 )
 from tests.checker.samples import (
     PLAIN,
     A,
+    assigned,
     commit_begun,
     commit_done,
     commit_failed,
@@ -62,6 +65,14 @@ def test_a_commit_that_may_have_failed_may_count_at_any_time() -> None:
     assert not found(*doubtful, *committed(6), *told(6), *told(5))
 
 
+def test_a_commit_is_not_late_for_ever() -> None:
+    events = (*committed(3), commit_begun(5), commit_failed(5, definite=False), *committed(6))
+    assert not found(*events, *told(5), expected=Expectations(late_s=3))
+    assert names(*events, *told(5), expected=Expectations(late_s=2)) == LOST
+    assert not found(*events, *committed(5, by="d"), expected=Expectations(late_s=3))
+    assert names(*events, *committed(5, by="d"), expected=Expectations(late_s=2)) == [Name.BACKWARD_COMMIT]
+
+
 def test_a_commit_that_was_refused_does_not_count() -> None:
     refused = (*committed(3), commit_begun(5), commit_failed(5, definite=True))
     assert not found(*refused, *told(3))
@@ -95,6 +106,13 @@ def test_the_commit_of_a_member_that_others_have_replaced_is_not_taken() -> None
     assert names(*committed(5), *by_another, *committed(6)) == [Name.BACKWARD_COMMIT]
     assert not found(*committed(5), *by_another, commit_begun(6), commit_failed(6, definite=True))
     assert not found(*committed(5), commit_begun(6), *by_another, commit_done(6))  # they were under way together
+
+
+def test_the_commit_of_a_partition_that_its_member_had_lost_says_nothing() -> None:
+    course = (assigned(PLAIN, group="g"), *committed(5), Revoked("c", (PLAIN,)), *committed(7, by="d"))
+    assert not found(*course, *committed(6), *told(6))
+    assert not found(*course, *committed(6), *told(7))
+    assert names(*course, assigned(PLAIN, group="g"), *committed(6)) == [Name.BACKWARD_COMMIT]
 
 
 def test_members_may_go_back_to_a_commit_that_was_late() -> None:

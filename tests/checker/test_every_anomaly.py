@@ -35,6 +35,7 @@ from tests.checker.samples import (
     E,
     acknowledged,
     assigned,
+    commit_begun,
     commit_failed,
     committed,
     committing,
@@ -210,6 +211,18 @@ CASES: dict[Name, Case] = {
         (
             *(made_of(E, "s", PLAIN, A), ended("s", Outcome.ABORTED), made_of(E, "t", PLAIN, B), ended("t")),
             *(acknowledged(PLAIN, 0, A), acknowledged(PLAIN, 2, B)),
+        ),
+    ),
+    Name.UNPROCESSED: Case(
+        (
+            *(sent(PLAIN, A), acknowledged(PLAIN, 0, A), sent(PLAIN, B), acknowledged(PLAIN, 1, B)),
+            *(made_of(B, "t", OTHER, C), commit_begun(2, transaction="t"), committing("t"), ended("t")),
+        ),
+        (0, 1, 4, 5, 7),
+        (
+            *(sent(PLAIN, A), acknowledged(PLAIN, 0, A), sent(PLAIN, B), acknowledged(PLAIN, 1, B)),
+            *(made_of(A, "s", OTHER, D), committing("s"), ended("s", Outcome.UNKNOWN)),
+            *(made_of(B, "t", OTHER, C), commit_begun(2, transaction="t"), committing("t"), ended("t")),
         ),
     ),
     Name.LOST_COMMIT: Case(

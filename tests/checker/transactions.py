@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.checker.anomaly import Anomaly, Name, short
+from tests.checker.commits import Commits
 from tests.checker.facts import Facts, Read, Transaction
-from tests.checker.history import Outcome, TransactionEnded
+from tests.checker.history import Outcome, Sent, TransactionEnded
 
 
 def aborted_reads(facts: Facts) -> Iterator[Anomaly]:
@@ -60,6 +61,27 @@ def double_processing(facts: Facts) -> Iterator[Anomaly]:
                 what = f"both {short(first)} and {short(value)} were made of {short(source)}"
                 evidence = facts.evidence((*facts.origin(first, value), first_index, index), first, value)
                 yield Anomaly(Name.DOUBLE_PROCESSING, log.partition.topic, what, evidence)
+
+
+def unprocessed(facts: Facts) -> Iterator[Anomaly]:
+    """Transactions that make values of others, and commit how far they have come, leave out none; the first of each
+    partition that they do."""
+    makers: dict[str, int] = {}
+    used: set[bytes] = set()
+    for index, sent in facts.of(Sent):
+        if sent.sources and sent.transaction and facts.transactions[sent.transaction].outcome is not Outcome.ABORTED:
+            makers.setdefault(sent.transaction, index)
+            used.update(sent.sources)
+    for (_, partition), attempts in Commits(facts).attempts.items():
+        done = [each for each in attempts if each.transaction in makers and each.outcome is Outcome.COMMITTED]
+        furthest = max(done, key=lambda each: each.offset, default=None)
+        known = facts.last_log(partition).between(0, furthest.offset) if furthest is not None else ()
+        left_out = next(((o, s) for o, s in known if s.value not in used and facts.is_visible(s.value)), None)
+        if furthest is not None and left_out is not None:
+            offset, (value, first) = left_out
+            what = f"{short(value)} at {offset} is behind the committed offset {furthest.offset}"
+            indexes = (*facts.origin(value), first, makers[furthest.transaction], *furthest.events)
+            yield Anomaly(Name.UNPROCESSED, str(partition), what, facts.evidence(indexes, value))
 
 
 def two_outcomes(facts: Facts) -> Iterator[Anomaly]:
