@@ -119,10 +119,10 @@ class Changer:
         while not should_stop():
             await create_topics(self._brokers, [self._topic])
             self._history.record(Fault("topic created", self._topic.name))
-            await asyncio.sleep(self._rng.random() * 2)
+            await asyncio.sleep(self._rng.random() * 20)
             await self._delete()
             self._history.record(Fault("topic deleted", self._topic.name))
-            await asyncio.sleep(self._rng.random() * 2)
+            await asyncio.sleep(self._rng.random() * 20)
 
     async def _delete(self) -> None:
         request = DeleteTopicsRequest([DeleteTopicState(self._topic.name)])
@@ -161,7 +161,7 @@ class Trimmer:
 
     async def run(self, should_stop: Callable[[], bool]) -> None:
         while not should_stop():
-            await asyncio.sleep(self._rng.random() * 3)
+            await asyncio.sleep(self._rng.random() * 25)
             partition = self._rng.choice(self._partitions)
             latest = await list_offset(self._brokers, partition, LATEST)
             await self._delete_below(partition, self._rng.randint(0, latest))

@@ -16,7 +16,7 @@ from barnabas.wire.messages.k03_metadata import MetadataRequest
 from tests.checker.history import TopicPartition
 from tests.simulation.client import Client
 
-RETRY_S = 0.1
+RETRY_S = 0.5
 METADATA_VERSION = 12
 
 LifeOf = Callable[[TopicPartition], int]

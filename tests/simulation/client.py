@@ -16,8 +16,8 @@ from barnabas.wire.headers import decode_response_header, encode_request_header
 from barnabas.wire.registry import Api, api
 from barnabas.wire.schema import schema_of
 
-REQUEST_TIMEOUT_S = 5.0
-RECONNECT_S = 0.2
+REQUEST_TIMEOUT_S = 20.0
+RECONNECT_S = 1.0
 
 _LENGTH = struct.Struct(">i")
 

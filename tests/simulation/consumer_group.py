@@ -1,6 +1,4 @@
-"""A group of our own members on one broker, with faults, all from one seed.
-
-    python -m tests.simulation.consumer_group SEED      runs a seed again and prints its history
+"""A group of our own members on one broker, with faults by a plan, all from one seed.
 
 Members come, leave, fall silent and come back; the broker is killed and started again; connections are reset and
 lost. Every member goes on in each of its partitions where the group has committed, and commits the next number. Two
@@ -11,10 +9,9 @@ none is skipped and none is taken back. In the end, without faults, every partit
 from __future__ import annotations
 
 import asyncio
+import random
 from dataclasses import dataclass, field
-from typing import Any
 
-from barnabas.client.client import Client
 from barnabas.client.errors import CommitFailed
 from barnabas.client.group.member import GroupMember
 from barnabas.client.group.options import GroupOptions
@@ -22,31 +19,25 @@ from barnabas.client.group.values import OffsetAndMetadata, Subscription
 from barnabas.client.metadata import TopicPartition
 from barnabas.coordination.memory import MemoryMetadata
 from barnabas.core.errors import KafkaError
+from tests.simulation import fault_plan
 from tests.simulation.admin import Topic, create_topics
 from tests.simulation.brokers import Brokers
+from tests.simulation.fault_plan import Crash, Disturb, Join, Part, Plan, Silence, chosen, some
 from tests.simulation.machine import Machine
-from tests.simulation.world import Verdict, World, tell
+from tests.simulation.own_producers import own_client
+from tests.simulation.own_readers import GROUP_SETTINGS, PROTOCOLS
+from tests.simulation.world import Verdict, World
 
 MAX_STEPS = 2_000_000
+BROKER_ID = 1
 SETTINGS = {
+    **GROUP_SETTINGS,
     "auto.create.topics.enable": "false",
-    "group.initial.rebalance.delay.ms": "0",
-    "group.min.session.timeout.ms": "1000",
-    "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "3000",
-    "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.heartbeat.interval.ms": "500",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
 }
 TOPIC = Topic("work", 4)
 PARTITIONS = [TopicPartition(TOPIC.name, number) for number in range(TOPIC.partitions)]
-CLASSIC: dict[str, Any] = {"group_protocol": "classic", "session_timeout_ms": 3000, "heartbeat_interval_ms": 500}
-PROTOCOLS: list[dict[str, Any]] = [
-    {**CLASSIC, "partition_assignment_strategy": ("range",)},
-    {**CLASSIC, "partition_assignment_strategy": ("cooperative-sticky",)},
-    {"group_protocol": "consumer"},
-]
 
 
 @dataclass
@@ -68,15 +59,7 @@ class Worker:
         self._rng = world.stream(name)
         self._ledger = ledger
         self.pause = 0.0
-        self._client = Client(
-            address,
-            network=world.network,
-            clock=world.clock,
-            random=world.stream(f"{name}/client"),
-            request_timeout_ms=2000,
-            retry_timeout_ms=2000,
-            group_thread=False,
-        )
+        self._client = own_client(world, name, address)
         self._member = GroupMember(self._client, options, Subscription(frozenset([TOPIC.name])))
         self._task: asyncio.Future[None] | None = None
 
@@ -106,13 +89,13 @@ class Worker:
                 self._world.history.trace(self.name, str(change))
                 for partition in (*change.revoked, *change.lost):
                     self.owned.pop(partition)
-                await asyncio.sleep(self._rng.random() * 0.3)
+                await asyncio.sleep(self._rng.random() * 3)
                 self.owned.update(dict.fromkeys(change.assigned))
                 self._member.done(change)
             for partition in list(self.owned):
                 await self._count(partition)
             pause, self.pause = self.pause, 0.0
-            await asyncio.sleep(pause or self._rng.random() * 0.3)
+            await asyncio.sleep(pause or self._rng.random() * 3)
 
     async def _count(self, partition: TopicPartition) -> None:
         certain = self._ledger.certain.get(partition, 0)  # whatever is answered from here on comes after that
@@ -136,14 +119,27 @@ class Worker:
             self.owned[partition] = number + 1
 
 
+def plan_of(seed: int) -> Plan:
+    rng = random.Random(f"{seed}/plan")
+    kinds: fault_plan.Kinds = [
+        (1, lambda rng: [Join()]),
+        (1, lambda rng: [Part(round(rng.random(), 4), leaves=rng.random() < 0.5)]),
+        (1, lambda rng: [Silence(round(rng.random(), 4), 15 + some(rng, 30))]),
+        # No stalls: a commit that arrives after a later one, which its member sent elsewhere, wins in Kafka too.
+        (1, lambda rng: [fault_plan.draw_disturbance(rng, "reset", "lose")]),
+        (1, lambda rng: [Crash(BROKER_ID, some(rng, 30))]),
+    ]
+    return fault_plan.draw(rng, kinds, rng.randint(4, 8), 30.0)
+
+
 class Run:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, plan: Plan) -> None:
         self._world = world
-        self._rng = world.stream("faults")
-        self._machine = Machine(world, MemoryMetadata(), 1, ["/disk-1/data"], SETTINGS)
+        self._plan = plan
+        self._machine = Machine(world, MemoryMetadata(), BROKER_ID, ["/disk-1/data"], SETTINGS)
         protocol = PROTOCOLS[world.seed % len(PROTOCOLS)]
         self._options = GroupOptions(
-            group_id="group", max_poll_interval_ms=2500, default_api_timeout_ms=2000, **protocol
+            group_id="group", max_poll_interval_ms=20_000, default_api_timeout_ms=15_000, **protocol
         )
         self._ledger = Ledger()
         self._started = 0
@@ -151,14 +147,14 @@ class Run:
 
     async def main(self) -> None:
         await self._machine.start()
-        brokers = Brokers(self._world.network, {1: self._machine.address}, lambda _: self._machine.boot)
+        brokers = Brokers(self._world.network, {BROKER_ID: self._machine.address}, lambda _: self._machine.boot)
         await create_topics(brokers, [TOPIC])
         brokers.close()
         for _ in range(2):
             await self._join()
-        for _ in range(self._rng.randint(4, 8)):
-            await asyncio.sleep(self._rng.random() * 4)
-            await self._rng.choice((self._join, self._part, self._silence, self._disturb, self._restart))()
+        for step in self._plan:
+            await asyncio.sleep(step.after_s)
+            await self._inject(step.fault)
         await self._settle()
         for worker in self.workers:
             await worker.stop(leave=True)
@@ -172,35 +168,35 @@ class Run:
         await worker.start()
         self.workers.append(worker)
 
-    async def _part(self) -> None:
-        if len(self.workers) > 1:
-            worker = self.workers.pop(self._rng.randrange(len(self.workers)))
-            self._world.history.trace("part", worker.name)
-            await worker.stop(leave=self._rng.random() < 0.5)
-
-    async def _silence(self) -> None:
-        worker = self._rng.choice(self.workers)
-        self._world.history.trace("silence", worker.name)
-        worker.pause = 2 + self._rng.random() * 4
-
-    async def _disturb(self) -> None:
-        """No stalls: a commit that arrives after a later one, which its member sent elsewhere, wins in Kafka too."""
-        network = self._world.network
-        ends = network.connections()
-        if ends:
-            self._rng.choice((network.reset, network.lose))(self._rng.choice(ends))
-
-    async def _restart(self) -> None:
-        self._machine.kill()
-        await asyncio.sleep(self._rng.random() * 4)
-        while not await self._machine.start():
-            pass
+    async def _inject(self, fault: fault_plan.Fault) -> None:
+        match fault:
+            case Join():
+                await self._join()
+            case Part() if len(self.workers) > 1:
+                worker = self.workers.pop(chosen(fault.where, len(self.workers)))
+                self._world.history.trace("part", worker.name)
+                await worker.stop(fault.leaves)
+            case Part():
+                pass  # somebody must be there in the end
+            case Silence():
+                worker = self.workers[chosen(fault.where, len(self.workers))]
+                self._world.history.trace("silence", worker.name)
+                worker.pause = fault.seconds
+            case Disturb():
+                self._world.disturb(fault)
+            case Crash():
+                self._machine.kill()
+                await asyncio.sleep(fault.down_s)
+                while not await self._machine.start():
+                    pass
+            case _:
+                raise TypeError(f"{fault} does not happen to a group")
 
     async def _settle(self) -> None:
         """Every partition has one owner, and every owner counts."""
         before = dict(self._ledger.certain)
         for _ in range(600):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(1)
             for worker in self.workers:
                 worker.check()
             owned = sorted(partition for worker in self.workers for partition in worker.owned)
@@ -210,10 +206,9 @@ class Run:
         raise AssertionError(f"the group does not settle: {owners}, {before} {self._ledger.certain}")
 
 
-def run(seed: int) -> Verdict:
+def run(seed: int, plan: Plan | None = None) -> Verdict:
+    """With a plan, that one instead of the seed's own."""
     world = World(seed, MAX_STEPS)
-    return world.history, world.run(Run(world).main())
-
-
-if __name__ == "__main__":
-    tell(run)
+    planned = plan_of(seed) if plan is None else plan
+    problems = world.run(Run(world, planned).main())
+    return Verdict(planned, world.history, world.loop.time(), problems)

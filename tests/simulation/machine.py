@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from barnabas.broker.app import Broker
 from barnabas.coordination.memory import Faults, MemoryMetadata
@@ -21,10 +22,11 @@ from tests.simulation.simulated_store import SimulatedStore
 from tests.simulation.virtual_loop import SimulationError
 from tests.simulation.world import SIMULATED, World
 
-START_LIMIT_S = 60.0
+START_LIMIT_S = 300.0
 PORT = 9092
-DISK_ERRORS = (errno.EIO, errno.ENOSPC)
+NEEDS_ROOM = ("append", "create", "make_dirs")
 COLD = 0.1  # of what is read
+WORK_S = 0.01  # what a thread usually needs for it
 SNAPSHOT_EVERY = 40  # records of metadata
 
 SegmentBytes = dict[str, bytes]
@@ -61,13 +63,14 @@ class Machine:
         self._is_cut_off = False
         self._operations_to_death = 0  # 0: no death is planned
         self._operations_to_failure = 0
-        self._rng = world.stream(f"{self.host}/failures")
+        self._disk_error = errno.EIO
+        self._is_full = False
         self._store_rng = world.stream(f"{self.host}/store")
         self.disk = SimulatedDisk(world.stream(f"{self.host}/disk"), watcher=self._watch_disk, cold=COLD)
         for directory in data_dirs:
             self.disk.make_dirs(directory.rpartition("/")[0])
         self.disk.sync_dir("/")
-        self.executor = SimulatedExecutor(world.loop, world.stream(f"{self.host}/executor"))
+        self.executor = SimulatedExecutor(world.loop, world.stream(f"{self.host}/executor"), WORK_S)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -98,7 +101,7 @@ class Machine:
         return True
 
     async def _serve(self, name: str) -> Broker:
-        faults = Faults(self._store_rng, unknown=0.05, max_delay_s=0.02)
+        faults = Faults(self._store_rng, unknown=0.05, max_delay_s=0.1)
         store = SimulatedStore(self._metadata, self.broker_id, faults, self._world.loop, self._is_cut_off)
         process = current_process()
         assert process is not None
@@ -148,9 +151,14 @@ class Machine:
         """Die in the middle of one of the next disk operations; `died` tells when."""
         self._operations_to_death = operations
 
-    def plan_failure(self, operations: int) -> None:
-        """Let one of the next disk operations fail; with 0 none."""
+    def plan_failure(self, operations: int, is_full: bool) -> None:
+        """Let one of the next disk operations fail; if the disk is full then, also those after it that need room."""
         self._operations_to_failure = operations
+        self._disk_error = errno.ENOSPC if is_full else errno.EIO
+
+    def mend_disk(self) -> None:
+        self._operations_to_failure = 0
+        self._is_full = False
 
     def suspend(self) -> Process:
         """Stop the process, as SIGSTOP does; `go_on` ends that."""
@@ -175,7 +183,7 @@ class Machine:
         if self._operations_to_death:
             self._operations_to_death -= 1
             if not self._operations_to_death:
-                self._history.record(Fault("killed", f"{self.host} in {operation} {path}"))
+                self._history.record(Fault("killed", self.host, f"{operation} {path}"))
                 self.broker = None
                 self._process.kill()
                 self.died.set()
@@ -183,8 +191,14 @@ class Machine:
         if self._operations_to_failure:
             self._operations_to_failure -= 1
             if not self._operations_to_failure:
-                self._history.record(Fault("disk error", f"{self.host} in {operation} {path}"))
-                raise OSError(self._rng.choice(DISK_ERRORS), f"{SIMULATED} in {operation}", path)
+                self._is_full = self._disk_error == errno.ENOSPC
+                self._fail(operation, path)
+        if self._is_full and operation in NEEDS_ROOM:
+            self._fail(operation, path)
+
+    def _fail(self, operation: str, path: str) -> NoReturn:
+        self._history.record(Fault("disk error", self.host, f"{operation} {path}"))
+        raise OSError(self._disk_error, f"{SIMULATED} in {operation}", path)
 
     # what is on the disk
 

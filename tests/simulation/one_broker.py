@@ -1,6 +1,4 @@
-"""One broker and its clients for some simulated seconds, with faults, all from one seed.
-
-    python -m tests.simulation.one_broker SEED      runs a seed again and prints its history
+"""One broker and its clients for some simulated seconds, with faults by a plan, all from one seed.
 
 The broker is killed between two steps or in the middle of a disk operation, with and without a power cut, also while it
 is starting; it is stopped in good order; its connections are reset, stalled and lost. After every death it is started
@@ -12,33 +10,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+import random
+from collections.abc import Iterator
 
 from barnabas.coordination.memory import MemoryMetadata
+from tests.checker.checker import anomalies
+from tests.checker.expectations import Expectations
 from tests.checker.history import Fault, FinalLog, Polled, PowerCut, Recovered, TopicPartition
+from tests.simulation import fault_plan
 from tests.simulation.admin import Topic, Trimmer, create_topics
 from tests.simulation.brokers import Brokers
-from tests.simulation.checker import anomalies
 from tests.simulation.consumer import Consumer, read_to_end
+from tests.simulation.fault_plan import BreakDisk, Crash, Disturb, Plan, Stop, some
 from tests.simulation.machine import Machine, SegmentBytes
 from tests.simulation.producer import Producer
 from tests.simulation.virtual_loop import SimulationError
-from tests.simulation.world import Verdict, World, tell
+from tests.simulation.world import Verdict, World
 
 DATA_DIRS = ("/disk-1/data", "/disk-2/data")
 MAX_STEPS = 400_000
-OPERATIONS_TO_FAULT = 60
+IN_OPERATION_S = 60.0  # how long a death in a disk operation is waited for
+BROKER_ID = 1
 
 SETTINGS = {
     "auto.create.topics.enable": "false",
-    "log.flush.offset.checkpoint.interval.ms": "2000",
-    "log.retention.check.interval.ms": "1000",
-    "log.segment.delete.delay.ms": "500",
+    "log.flush.offset.checkpoint.interval.ms": "20000",
+    "log.retention.check.interval.ms": "10000",
+    "log.segment.delete.delay.ms": "5000",
 }
-PLAIN, ROLLING = Topic("plain", 2), Topic("rolling", 1, (("segment.ms", "1500"),))
+PLAIN, ROLLING = Topic("plain", 2), Topic("rolling", 1, (("segment.ms", "15000"),))
 SYNCED = Topic("synced", 2, (("flush.messages", "1"),))
-SYNCED_ROLLING = Topic("synced-rolling", 1, (("flush.messages", "1"), ("segment.ms", "1000")))
-EXPIRING = Topic("expiring", 1, (("segment.ms", "700"), ("retention.ms", "1500")))
+SYNCED_ROLLING = Topic("synced-rolling", 1, (("flush.messages", "1"), ("segment.ms", "10000")))
+EXPIRING = Topic("expiring", 1, (("segment.ms", "7000"), ("retention.ms", "15000")))
 TOPICS = (PLAIN, ROLLING, SYNCED, SYNCED_ROLLING, EXPIRING)
 SYNCED_TOPICS = frozenset({SYNCED.name, SYNCED_ROLLING.name})
 EXPIRING_TOPICS = frozenset({EXPIRING.name})
@@ -46,12 +49,32 @@ PARTITIONS = [TopicPartition(topic.name, index) for topic in TOPICS for index in
 TRIMMED_PARTITIONS = [TopicPartition(topic.name, 0) for topic in (PLAIN, ROLLING, SYNCED_ROLLING)]
 
 
+def plan_of(seed: int) -> Plan:
+    rng = random.Random(f"{seed}/plan")
+
+    def crash(power_cut: bool, in_operation: bool) -> list[fault_plan.Fault]:
+        operations, starting = fault_plan.draw_operations(rng, in_operation), fault_plan.draw_operations(rng, 0.15)
+        return [Crash(BROKER_ID, some(rng, 10), operations, power_cut, starting)]
+
+    kinds: fault_plan.Kinds = [
+        (3, lambda rng: crash(power_cut=False, in_operation=False)),
+        (3, lambda rng: crash(power_cut=False, in_operation=True)),
+        (3, lambda rng: crash(power_cut=True, in_operation=False)),
+        (4, lambda rng: crash(power_cut=True, in_operation=True)),
+        (1, lambda rng: [Stop(BROKER_ID, 0.0)]),
+        (3, lambda rng: [fault_plan.draw_disturbance(rng)]),
+        (2, lambda rng: [fault_plan.draw_broken_disk(rng, BROKER_ID)]),
+    ]
+    return fault_plan.draw(rng, kinds, rng.randint(2, 4), 20.0)
+
+
 class Run:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, plan: Plan) -> None:
         self._world = world
-        self._rng = world.stream("faults")
+        self._plan = plan
+        self._rng = world.stream("run")
         data_dirs = DATA_DIRS[: self._rng.randint(1, len(DATA_DIRS))]
-        self._machine = Machine(world, MemoryMetadata(), 1, data_dirs, SETTINGS)
+        self._machine = Machine(world, MemoryMetadata(), BROKER_ID, data_dirs, SETTINGS)
         self._log_before: dict[TopicPartition, SegmentBytes] = {}
         self._stopping = False
         self.producers: list[Producer] = []
@@ -63,10 +86,10 @@ class Run:
         admin = self._brokers()
         ids = await create_topics(admin, TOPICS)
         clients = [asyncio.ensure_future(client.run(lambda: self._stopping)) for client in self._make_clients(ids)]
-        for _ in range(self._rng.randint(2, 4)):
-            await asyncio.sleep(self._rng.random() * 2)
-            await self._inject()
-        await asyncio.sleep(self._rng.random())
+        for step in self._plan:
+            await asyncio.sleep(step.after_s)
+            await self._inject(step.fault)
+        await asyncio.sleep(self._rng.random() * 10)
         self._stopping = True
         await asyncio.gather(*clients)
         record = self._world.history.record
@@ -110,48 +133,41 @@ class Run:
 
     # faults
 
-    async def _inject(self) -> None:
-        """One fault, drawn by chance."""
-        kinds: list[tuple[int, Callable[[], Awaitable[None]]]] = [
-            (3, lambda: self._crash(power_cut=False, in_operation=False)),
-            (3, lambda: self._crash(power_cut=False, in_operation=True)),
-            (3, lambda: self._crash(power_cut=True, in_operation=False)),
-            (4, lambda: self._crash(power_cut=True, in_operation=True)),
-            (1, self._restart_in_good_order),
-            (3, self._disturb_a_connection),
-            (2, self._break_a_disk),
-        ]
-        ((_, inject),) = self._rng.choices(kinds, [weight for weight, _ in kinds])
-        await inject()
+    async def _inject(self, fault: fault_plan.Fault) -> None:
+        match fault:
+            case Crash():
+                await self._crash(fault)
+            case Stop():
+                await self._restart_in_good_order()
+            case BreakDisk():
+                await self._break_the_disk(fault)
+            case Disturb():
+                self._world.disturb(fault)
+            case _:
+                raise TypeError(f"{fault} does not happen to a broker that is alone")
 
-    async def _crash(self, power_cut: bool, in_operation: bool) -> None:
+    async def _crash(self, fault: Crash) -> None:
         machine = self._machine
-        if in_operation:
-            machine.plan_death(self._rng.randint(1, OPERATIONS_TO_FAULT))
+        if fault.operations:
+            machine.plan_death(fault.operations)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(machine.died.wait(), 10)
-        self._kill(power_cut)
-        await asyncio.sleep(self._rng.random())
-        while True:
-            if self._rng.random() < 0.15:
-                machine.plan_death(self._rng.randint(1, OPERATIONS_TO_FAULT))
-            if await self._start():
-                break
-            self._kill(power_cut=self._rng.random() < 0.5)
+                await asyncio.wait_for(machine.died.wait(), IN_OPERATION_S)
+        self._kill(fault.power_cut)
+        await asyncio.sleep(fault.down_s)
+        machine.plan_death(fault.starting)
+        while not await self._start():
+            self._kill(fault.power_cut)
         machine.plan_death(0)
 
-    async def _break_a_disk(self) -> None:
-        """One operation fails, which takes its log directory offline until the broker is started again."""
-        self._machine.plan_failure(self._rng.randint(1, OPERATIONS_TO_FAULT // 2))
-        await asyncio.sleep(self._rng.random() * 3)
-        self._machine.plan_failure(0)
-        if self._rng.random() < 0.5:
-            await self._crash(power_cut=False, in_operation=False)
-        else:
+    async def _break_the_disk(self, fault: BreakDisk) -> None:
+        """One log directory is offline until the broker is started again."""
+        self._machine.plan_failure(fault.operations, fault.is_full)
+        await asyncio.sleep(fault.seconds)
+        self._machine.mend_disk()
+        if fault.is_orderly:
             await self._restart_in_good_order()
-
-    async def _disturb_a_connection(self) -> None:
-        self._world.disturb_a_connection(self._rng)
+        else:
+            await self._crash(Crash(BROKER_ID, fault.down_s))
 
     async def _restart_in_good_order(self) -> None:
         await self._machine.stop()
@@ -196,19 +212,13 @@ def _is_prefix(before: SegmentBytes, after: SegmentBytes) -> bool:
     return before[last].startswith(after[last]) and all(after[name] == before[name] for name in whole)
 
 
-def run(seed: int) -> Verdict:
+def run(seed: int, plan: Plan | None = None) -> Verdict:
+    """With a plan, that one instead of the seed's own."""
     world = World(seed, MAX_STEPS)
-    simulation = Run(world)
+    planned = plan_of(seed) if plan is None else plan
+    simulation = Run(world, planned)
     problems = world.run(simulation.main())
     idempotent = {producer.name for producer in simulation.producers if producer.idempotent}
-    return world.history, problems + anomalies(world.history.events, SYNCED_TOPICS, EXPIRING_TOPICS, idempotent)
-
-
-def judge(seed: int) -> tuple[str, list[str]]:
-    """The digest of a seed's history, and what is wrong with it."""
-    history, problems = run(seed)
-    return history.digest, problems
-
-
-if __name__ == "__main__":
-    tell(run)
+    expected = Expectations(SYNCED_TOPICS, EXPIRING_TOPICS, idempotent_producers=idempotent)
+    problems += map(str, anomalies(world.history.events, expected))
+    return Verdict(planned, world.history, world.loop.time(), problems)

@@ -76,7 +76,7 @@ class Producer:
         while self._unacknowledged or not should_stop():
             if not should_stop():
                 self._add_batches()
-                await asyncio.sleep(self._rng.random() * 0.3)
+                await asyncio.sleep(self._rng.random() * 3)
             await self._send()
 
     async def _begin(self) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BUFFER_BYTES = (3_000, 30_000, 300_000)  # what one direction of a connection holds, by chance
 LATENCY_S = 0.001
-STALL_S = 0.3
+STALL = 300  # times the usual latency, which one packet in two hundred takes
 WAKE_UP_S = 0.000_05
 REBOOTED_S = 5.0
 KNOCK_S = 0.2  # until a connection that was not answered is tried again
@@ -104,7 +104,7 @@ class SimulatedSocket:
             size = min(len(buffer), len(self._received))
             buffer[:size] = self._received[:size]
             del self._received[:size]
-            self._transmit(self.peer._make_room, size)
+            self._tell_room(size)
             return size
         if self._is_reset:
             raise ConnectionResetError(errno.ECONNRESET, f"{self.name}: connection reset by peer")
@@ -178,6 +178,13 @@ class SimulatedSocket:
             self._received += segment
             self.readable.look()
 
+    def _tell_room(self, size: int) -> None:
+        """The peer learns of room at its own time if it waits for it; else it makes no difference when."""
+        if self.peer.is_full:
+            self._transmit(self.peer._make_room, size)
+        else:
+            self.peer._unread -= size
+
     def _make_room(self, size: int) -> None:
         self._unread -= size
         self.writable.look()
@@ -207,11 +214,15 @@ class SimulatedSocket:
         size = min(room, wanted)
         return size if size < 2 or self._network.rng.random() < 0.9 else self._network.rng.randint(1, size)
 
+    @property
+    def is_full(self) -> bool:
+        return self._unread >= self._capacity
+
     def _can_receive(self) -> bool:
         return not self.closed and (bool(self._received) or self._at_end or self._is_reset)
 
     def _can_send(self) -> bool:
-        return not self.closed and (self._unread < self._capacity or self._is_reset)
+        return not self.closed and (not self.is_full or self._is_reset)
 
     def _check_usable(self) -> None:
         check_alive()
@@ -262,9 +273,16 @@ class SimulatedListener:
 class SimulatedNetwork:
     """A `Network`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, rng: random.Random, watcher: Watcher | None = None) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        rng: random.Random,
+        watcher: Watcher | None = None,
+        latency_s: float = LATENCY_S,
+    ) -> None:
         self.loop = loop
         self.rng = rng
+        self._latency_s = latency_s
         self._watcher = watcher
         self._listeners: dict[tuple[str, int], SimulatedListener] = {}
         self._hosts: dict[tuple[str, int], str] = {}  # of those who have ever listened
@@ -367,7 +385,7 @@ class SimulatedNetwork:
 
     def draw_latency(self) -> float:
         chance = self.rng.random()
-        return chance * (STALL_S if self.rng.random() < 0.005 else LATENCY_S)
+        return chance * self._latency_s * (STALL if self.rng.random() < 0.005 else 1)
 
     def forget(self, end: SimulatedSocket) -> None:
         self._ends.pop(end, None)

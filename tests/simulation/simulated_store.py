@@ -13,8 +13,8 @@ from contextvars import Context
 from barnabas.coordination.memory import Faults, MemoryMetadata, MemoryStore
 from barnabas.coordination.store import Answer, StoreUnavailable, Unknown
 
-SESSION_S = 1.5
-ANSWER_S = 0.2  # how long an answer is waited for
+SESSION_S = 10.0
+ANSWER_S = 1.0  # how long an answer is waited for
 
 
 class SimulatedStore(MemoryStore):

@@ -19,6 +19,7 @@ from tests.checker.history import UNTOLD, TopicPartition
 from tests.simulation.admin import Topic, create_topics
 from tests.simulation.brokers import Brokers
 from tests.simulation.consumer import read_to_end
+from tests.simulation.fault_plan import draw_disturbance
 from tests.simulation.machine import Machine
 from tests.simulation.three_brokers import BROKER_IDS, SETTINGS
 from tests.simulation.world import World
@@ -95,7 +96,7 @@ class Run:
         for _ in range(8):
             await asyncio.sleep(self.rng.random())
             if self.rng.random() < 0.6:
-                self.world.disturb_a_connection(self.rng)
+                self.world.disturb(draw_disturbance(self.rng))
                 continue
             machine = self.rng.choice(self.machines)
             machine.kill()

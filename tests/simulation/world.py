@@ -6,23 +6,32 @@ import asyncio
 import gc
 import logging
 import random
-import sys
 import traceback
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from barnabas.core.logs import ROOT, TextFormatter
 from barnabas.core.seams import Clock
 from tests.checker.history import Fault, History
+from tests.simulation.fault_plan import Disturb, Plan, chosen
 from tests.simulation.simulated_network import SimulatedNetwork
 from tests.simulation.virtual_loop import VirtualClock, VirtualLoop
 
 SIMULATED = "simulated failure"
-TIME_LIMIT_S = 600.0
+TIME_LIMIT_S = 6000.0
+LATENCY_S = 0.008
 
-Verdict = tuple[History, list[str]]
-"""What happened, and what is wrong with it."""
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What happened, for how long, by which plan, and what is wrong with it."""
+
+    plan: Plan
+    history: History
+    seconds: float
+    problems: list[str]
 
 
 class World:
@@ -33,24 +42,23 @@ class World:
         self.loop = VirtualLoop(shuffle=self.stream("order") if seed % 2 else None, max_steps=max_steps)
         self.history = History(self.loop.time)
         self.clock = VirtualClock(self.loop)
-        self.network = SimulatedNetwork(self.loop, self.stream("network"), lambda *event: self.history.trace(*event))
+        self.network = SimulatedNetwork(self.loop, self.stream("network"), self.history.trace, LATENCY_S)
 
     def stream(self, name: str) -> random.Random:
         """Chance of its own for every part, so that one part's draws do not move another's."""
         return random.Random(f"{self.seed}/{name}")
 
-    def disturb_a_connection(self, rng: random.Random) -> None:
-        """Reset, stall or lose one of those that are open."""
+    def disturb(self, fault: Disturb) -> None:
+        """Reset, stall or lose one of the connections that are open."""
         ends = self.network.connections()
         if not ends:
             return
-        end = rng.choice(ends)
-        kind = rng.choice(("reset", "stall", "lose"))
-        self.history.record(Fault(kind, end.name))
-        if kind == "reset":
+        end = ends[chosen(fault.where, len(ends))]
+        self.history.record(Fault(fault.how, end.name))
+        if fault.how == "reset":
             self.network.reset(end)
-        elif kind == "stall":
-            self.network.stall(end, rng.random() * 10)
+        elif fault.how == "stall":
+            self.network.stall(end, fault.seconds)
         else:
             self.network.lose(end)
 
@@ -95,12 +103,3 @@ class _ErrorLog(logging.Handler):
         line = self.format(record)
         if not any(cause in line for cause in (SIMULATED, "a log directory is offline")):
             self.lines.append(line)
-
-
-def tell(run: Callable[[int], Verdict]) -> None:
-    """The main program of a simulation: run the seed that the command line names, and print its history."""
-    history, problems = run(int(sys.argv[1]))
-    print(history)
-    print(*problems, sep="\n")
-    print(f"digest {history.digest}")
-    sys.exit(bool(problems))

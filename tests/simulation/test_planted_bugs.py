@@ -1,0 +1,24 @@
+"""Bugs that are planted are found: first by the seed that is known for it, else by others that are looked through.
+
+Where a change of the code or of the simulation has made that seed another one, `python -m tests.simulation 1000 --plant
+BUG` finds the next.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.planted_bugs import BUGS
+from tests.simulation.sweep import judge
+
+ENOUGH_SEEDS = 25
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_found(bug: str) -> None:
+    wanted = BUGS[bug]
+    for seed in (wanted.seed, *range(ENOUGH_SEEDS)):
+        if wanted.is_shown_by(judge((wanted.scenario, seed), bug).problems):
+            return
+    pytest.fail(f"no longer by seed {wanted.seed}; look again: python -m tests.simulation 1000 --plant {bug}")
