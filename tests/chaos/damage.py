@@ -11,6 +11,7 @@ from random import Random
 
 from barnabas.records.batch import CorruptBatch, check_batch
 
+_RECENT = 3
 Damage = Callable[[Path, Random], str]
 """Damages a file, and says how."""
 
@@ -33,9 +34,10 @@ def cut_the_end(file: Path, random: Random) -> str:
     return f"the last {size - kept} bytes of {file.parent.name}/{file.name}"
 
 
-def closed_segments(data_dir: Path, topics: Iterable[str]) -> list[Path]:
-    """The segments that nothing is appended to any more."""
-    return [segment for logs in _logs(data_dir, topics) for segment in logs[:-1]]
+def old_segments(data_dir: Path, topics: Iterable[str]) -> list[Path]:
+    """The segments that nothing is appended to, and that no client is likely to read before a scrub does: where
+    librdkafka finds a wrong checksum, it ends its process."""
+    return [segment for logs in _logs(data_dir, topics) for segment in logs[:-_RECENT]]
 
 
 def last_segments(data_dir: Path, topics: Iterable[str]) -> list[Path]:

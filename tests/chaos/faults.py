@@ -193,9 +193,9 @@ def bit_flipped_in_a_segment(world: World, planned: Planned) -> Iterator[str]:
     """Under a running broker, in what it may send to anybody."""
     random = Random(planned.choice)
     (number,) = world.targets(planned)
-    segments = damage.closed_segments(world.brokers.data_dir(number), world.topics)
+    segments = damage.old_segments(world.brokers.data_dir(number), world.topics)
     if not segments:
-        yield "no closed segment yet"
+        yield "no old segment yet"
         return
     segment = random.choice(segments)
     how = damage.flip_a_bit(segment, random)
@@ -241,7 +241,8 @@ def _damaged_while_down(files: Callable[..., list[Path]], *how: damage.Damage) -
 
 @contextmanager
 def clock_stepped(world: World, planned: Planned) -> Iterator[str]:
-    numbers = world.targets(planned)
+    """Of brokers that are down too: they find another time when they start."""
+    numbers = world.targets(planned) or list(world.brokers.numbers)
     off_by_s = Random(planned.choice).choice((-HOUR_S, HOUR_S))
     for number in numbers:
         world.brokers.clocks[number].set(off_by_s)

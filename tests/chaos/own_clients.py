@@ -295,12 +295,12 @@ async def _copy(
 async def _polled(journal: Journal, name: str, consumer: Consumer) -> list[Landed]:
     try:
         records: list[ConsumerRecord] = await consumer.poll(timeout_ms=200, max_records=2000)
-    except (LogTruncated, NoOffset, CorruptRecords) as error:
+    except (LogTruncated, NoOffset) as error:
         journal.fail(f"{name}: {error}")
         raise
     except KafkaError as error:
-        if not error.retriable:
-            raise
+        if not error.retriable and not isinstance(error, CorruptRecords):
+            raise  # what is damaged will be mended
         journal.setbacks[f"own, poll: {error.code.name}"] += 1
         return []
     return [(TopicPartition(record.topic, record.partition), record.offset, record.value) for record in records]

@@ -84,17 +84,26 @@ def test_damage_changes_one_bit_or_takes_the_end(tmp_path: Path) -> None:
     assert whole.startswith(file.read_bytes())
 
 
-def test_damage_finds_closed_segments_indexes_and_checkpoints(tmp_path: Path) -> None:
+def test_damage_finds_old_segments_indexes_and_checkpoints(tmp_path: Path) -> None:
     place = tmp_path / "topic-0"
     place.mkdir()
-    names = ("00.log", "01.log", "00.index", "00.timeindex", "00.snapshot", "leader-epoch-checkpoint")
+    names = (
+        "00.log",
+        "01.log",
+        "02.log",
+        "03.log",
+        "00.index",
+        "00.timeindex",
+        "00.snapshot",
+        "leader-epoch-checkpoint",
+    )
     for name in names:
         (place / name).write_bytes(b"x")
     (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"x")
     (tmp_path / "other-0").mkdir()
     topics = ["topic"]
-    assert [file.name for file in damage.closed_segments(tmp_path, topics)] == ["00.log"]
-    assert [file.name for file in damage.last_segments(tmp_path, topics)] == ["01.log"]
+    assert [file.name for file in damage.old_segments(tmp_path, topics)] == ["00.log"]
+    assert [file.name for file in damage.last_segments(tmp_path, topics)] == ["03.log"]
     assert {file.name for file in damage.indexes(tmp_path, topics)} == {"00.index", "00.timeindex", "00.snapshot"}
     assert {file.name for file in damage.checkpoints(tmp_path, topics)} == {
         "leader-epoch-checkpoint",
