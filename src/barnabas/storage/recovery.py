@@ -169,16 +169,16 @@ def _doubtful_segments(segments: Segments, names: set[str], state: LogState, epo
         certain += 1
     if certain < len(segments):
         return list(segments)[certain:]
-    return _wrong_at_the_end(segments, epochs)
+    return _wrong_at_the_end(segments, state.recovery_point, epochs)
 
 
-def _wrong_at_the_end(segments: Segments, epochs: LeaderEpochs) -> list[Segment]:
-    """What to scan of a log that was closed, by its last batches: nothing if they are whole and of the right epoch."""
+def _wrong_at_the_end(segments: Segments, recovery_point: int, epochs: LeaderEpochs) -> list[Segment]:
+    """What to scan of a log that was closed: nothing if its last batches are whole, and those that were synced."""
     segment = segments.active
     end, last = segment.indexes.offset.last_entry().position, None
     for position, header in valid_batches(segment.file, segment.size, end, chunk_bytes=_END_BYTES):
         end, last = position + header.size, header
-    if end != segment.size:
+    if end != segment.size or (last.next_offset if last else segment.base_offset) < recovery_point:
         return [segment]
     if last is not None and epochs.entries and epochs.epoch_of(last.base_offset) != last.partition_leader_epoch:
         _log.warning("leader epochs are not those of the last batch; the log is scanned to find them", segment=segment)

@@ -222,10 +222,10 @@ def _build_indexes(disk: Disk, segment: Segment) -> None:
 
 
 def _is_valid(glance: LogSlice) -> bool:
-    """Whether a slice holds nothing but valid batches, of which the first is not beyond what was asked for."""
+    """Whether a slice holds nothing but valid batches, and the first of them what was asked for."""
     end = position = glance.position
     for position, header in valid_batches(glance.file, glance.position + glance.size, glance.position):
-        if position == glance.position and header.last_offset < glance.offset:
+        if position == glance.position and not header.base_offset <= glance.offset <= header.last_offset:
             return False
         end = position + header.size
     return end == glance.position + glance.size

@@ -97,6 +97,7 @@ class Managed:
         self.threads = Threads()
         self.counts = Counts()
         self.lost: list[Log] = []
+        self.damaged: list[tuple[Log, str]] = []
         self.manager = LogManager(
             disk,
             SystemClock(),
@@ -106,8 +107,13 @@ class Managed:
             self.counts,
             self.lost.extend,
             cleaning,
+            self._found_damage,
         )
         self.crashed = False
+
+    def _found_damage(self, log: Log, problem: str) -> None:
+        log.damage = problem
+        self.damaged.append((log, problem))
 
     async def log(self, partition: int = 0, topic: str = "topic", topic_id: bytes = TOPIC_ID, **config: Any) -> Log:
         return await self.manager.get_or_create(topic, partition, topic_id, LogConfig(**config))
@@ -403,3 +409,46 @@ async def test_a_thousand_partitions_open_in_two_seconds(tmp_path: Path) -> None
             await run.log(partition)
         assert time.monotonic() - started < 2
         assert run.counts.scanned_bytes == 0
+
+
+@on_a_loop
+async def test_a_broker_does_without_checkpoints_that_are_damaged(tmp_path: Path) -> None:
+    async with managed(tmp_path) as run:
+        append(await run.log(), b"x")
+    for name in ("recovery-point", "replication"):
+        path = tmp_path / f"{name}-offset-checkpoint"
+        path.write_bytes(b"\xff" + path.read_bytes()[1:])
+    async with managed(tmp_path) as run:
+        log = await run.log()
+        assert (values(log), log.log_start_offset, log.is_short) == ([b"x"], 0, False)
+        await run.manager.checkpoint()
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\ntopic 0 1\n"
+
+
+@on_a_loop
+async def test_a_log_that_is_gone_when_the_broker_starts_is_known_to_be_short(tmp_path: Path) -> None:
+    run = Managed((tmp_path,), RealDisk(), {})
+    await run.manager.open(1, "cluster")
+    assert (await run.log(0)).is_short
+    await run.manager.create_many("topic", [1], TOPIC_ID, LogConfig())
+    assert (await run.log(1)).is_short
+    run.manager.start_background_work()
+    assert not (await run.log(2)).is_short, "a new partition"
+    await run.manager.close()
+    run.threads.close()
+
+
+@on_a_loop
+async def test_a_log_that_is_replaced_is_kept_beside_the_new_one(tmp_path: Path) -> None:
+    async with managed(tmp_path) as run:
+        old = await run.log(file_delete_delay_ms=0)
+        append(old, b"x")
+        path = await run.manager.replace(old)
+        assert path is not None
+        assert (Path(path) / f"{0:020d}.log").stat().st_size == old.segments.active.size
+        new = await run.log(file_delete_delay_ms=0)
+        assert new is not old
+        assert (new.log_end_offset, new.directory) == (0, old.directory)
+        run.manager.remove_tree_later(path, new.config)
+        while os.path.exists(path):  # noqa: ASYNC110, ASYNC240  # removed by a thread
+            await asyncio.sleep(0.005)

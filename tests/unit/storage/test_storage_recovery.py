@@ -210,3 +210,62 @@ def test_real_and_simulated_disks_hold_the_same(tmp_path: Path) -> None:
     assert disk.list_dir("/data/topic-0") == names
     for name in names:
         assert disk.read_bytes(f"/data/topic-0/{name}") == (tmp_path / name).read_bytes()
+
+
+def test_a_log_that_lost_its_end_after_a_clean_stop_is_a_prefix_and_known_to_be_short(tmp_path: Path) -> None:
+    log, appended = _filled(tmp_path / "log")
+    log.close()
+    state = LogState(True, log.recovery_point)
+    last = log.segments.active
+    boundaries = [position for position, _ in last.headers()]
+    for size in {*boundaries, *range(1, last.size, 20), last.size}:
+        copy = tmp_path / "copy"
+        shutil.copytree(tmp_path / "log", copy)
+        with (copy / f"{last.base_offset:020d}.log").open("r+b") as file:
+            file.truncate(size)
+        again, recovery = reopen(copy, state, **SMALL)
+        found = values(again)
+        assert found == appended[: len(found)]
+        assert again.is_short == (size < last.size)
+        assert again.log_end_offset == len(found)
+        append(again, b"goes on", epoch=3)
+        assert values(again)[-1] == b"goes on"
+        assert recovery.scanned_segments == (size < last.size)
+        shutil.rmtree(copy)
+
+
+@pytest.mark.parametrize(
+    "damaged", [b"", b"0\n3\n0 0\n1 15\n", b"0\n3\n0 0\n1 15\n2\n", b"0\n3\n0 0\n1 15\n9 30\n", b"0\n2\n1 15\n0 30\n"]
+)
+def test_leader_epochs_that_are_damaged_are_found_again_in_the_batches(tmp_path: Path, damaged: bytes) -> None:
+    log, appended = _filled(tmp_path)
+    log.close()
+    (tmp_path / "leader-epoch-checkpoint").write_bytes(damaged)
+    again, _ = reopen(tmp_path, LogState(True, log.recovery_point), **SMALL)
+    assert again.leader_epochs.entries == log.leader_epochs.entries == [(0, 0), (1, 15), (2, 30)]
+    assert (values(again), again.is_short) == (appended, False)
+
+
+def test_valid_records_behind_a_damaged_batch_are_kept_in_files(tmp_path: Path) -> None:
+    log, _ = _filled(tmp_path)
+    segment, last = list(log.segments)[-2:]
+    data = bytearray((tmp_path / f"{segment.base_offset:020d}.log").read_bytes())
+    data[100] ^= 1
+    (tmp_path / f"{segment.base_offset:020d}.log").write_bytes(data)
+    behind = (tmp_path / f"{last.base_offset:020d}.log").read_bytes()
+    again, _ = reopen(tmp_path, **SMALL)
+    cut_at = again.segments.active.size
+    assert again.is_short
+    assert (tmp_path / f"{segment.base_offset:020d}.damaged").read_bytes() == data[cut_at:]
+    assert (tmp_path / f"{last.base_offset:020d}.damaged").read_bytes() == behind
+    again.close()
+    assert reopen(tmp_path, LogState(True, again.recovery_point), **SMALL)[0].log_end_offset == again.log_end_offset
+
+
+def test_of_a_torn_write_nothing_is_kept(tmp_path: Path) -> None:
+    log, _ = _filled(tmp_path)
+    with (tmp_path / f"{log.segments.active.base_offset:020d}.log").open("r+b") as file:
+        file.truncate(log.segments.active.size - 1)
+    again, _ = reopen(tmp_path, **SMALL)
+    assert again.is_short
+    assert list(tmp_path.glob("*.damaged")) == []
