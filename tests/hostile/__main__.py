@@ -84,8 +84,8 @@ def _progress(frames: int) -> Callable[[Outcome], None]:
 
 def _show(results: list[Figures]) -> None:
     table = Table(title="Attacks on one broker", title_justify="left")
-    for heading, justify in _COLUMNS.items():
-        table.add_column(heading, justify=justify)
+    for heading in _COLUMNS:
+        table.add_column(heading, justify="left" if heading in ("attack", "work") else "right")
     for each in results:
         table.add_row(
             each.attack,
@@ -102,15 +102,13 @@ def _show(results: list[Figures]) -> None:
     console.print(table)
     console.print(
         f"Resident memory may grow to {MOST_TIMES_RESIDENT:g} times its start (bombs: by what is opened at once), "
-        f"a healthy client's p99 to {MOST_TIMES_P99:g} times what it was, or to {Size().p99_floor_ms:g} ms.",
+        f"a healthy client's p99 to {MOST_TIMES_P99:g} times what it was, or to {Size().p99_floor_ms:g} ms "
+        f"(bombs: {ATTACKS['bomb-gzip'].p99_floor_ms:g} ms). Load of the machine: {os.getloadavg()[0]:.1f}.",
         highlight=False,
     )
 
 
-_COLUMNS = {
-    "attack": "left", "work": "left", "s": "right", "MiB before": "right", "highest": "right", "p99 ms before": "right",
-    "during": "right", "slowest": "right", "": "right",
-}  # fmt: skip
+_COLUMNS = ("attack", "work", "s", "MiB before", "highest", "p99 ms before", "during", "slowest", "")
 
 
 def _save(results: list[Figures], seed: int) -> Path:
@@ -118,7 +116,8 @@ def _save(results: list[Figures], seed: int) -> Path:
     directory.mkdir(exist_ok=True)
     now = datetime.now(UTC)
     path = directory / f"hostile-{now:%Y%m%dT%H%M%S}.json"
-    content = {"time": now.isoformat(), "seed": seed, "attacks": [asdict(each) for each in results]}
+    machine = {"cores": os.cpu_count(), "load": os.getloadavg()}
+    content = {"time": now.isoformat(), "machine": machine, "seed": seed, "attacks": [asdict(each) for each in results]}
     path.write_text(json.dumps(content, indent=2) + "\n")
     return path
 

@@ -12,14 +12,14 @@ from barnabas.records.builder import BatchBuilder
 from barnabas.records.compression import Compression, compress
 from tests.hostile.victim import MIB
 
-RATIOS = {Compression.GZIP: 1000, Compression.ZSTD: 1000, Compression.LZ4: 200, Compression.SNAPPY: 20}
-"""How much can really be hidden: a byte of LZ4 stands for at most 255, three of snappy for at most 64."""
+HIDDEN_MIB = {Compression.GZIP: 900, Compression.ZSTD: 1000, Compression.LZ4: 200, Compression.SNAPPY: 20}
+"""How much fits into a mebibyte: a byte of LZ4 stands for at most 255, three of snappy for at most 64."""
 
 
-def bomb(codec: Compression, mib: int) -> bytes:
-    """A batch of one record that is `mib` long once it is opened."""
+def bomb(codec: Compression) -> bytes:
+    """A batch that a topic takes by its size, with one record that is hundreds of times longer once it is opened."""
     builder = BatchBuilder()
-    builder.append(None, bytes(mib * MIB))
+    builder.append(None, bytes(HIDDEN_MIB[codec] * MIB))
     plain = bytes(builder.build())
     section = plain[HEADER_SIZE:]
     if codec is Compression.GZIP:

@@ -86,15 +86,18 @@ def _leave(number: int, one: socket.socket) -> bool:
 
 
 def announce(sockets: list[socket.socket], size: int) -> None:
-    """Each says that a frame of `size` is coming, and sends a few drops of it."""
+    """Each says that a frame of `size` is coming."""
     for one in sockets:
         one.sendall(struct.pack(">i", size) + b"a few")
-    time.sleep(0.5)
-    for _ in range(3):
+
+
+def send_drops(sockets: list[socket.socket], seconds: float) -> None:
+    """A few bytes more from each, twice a second."""
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
         for one in sockets:
-            with suppress(ConnectionError):
-                one.sendall(b"bytes more")
-    time.sleep(0.5)
+            one.sendall(b"bytes more")
+        time.sleep(0.5)
 
 
 def count_closed(sockets: list[socket.socket]) -> int:

@@ -48,7 +48,8 @@ class Witness:
             raise
 
     def _lines(self) -> list[str]:
-        return [line.removesuffix("\n") for line in self._notes.open() if line.endswith("\n")]
+        *whole, _ = self._notes.read_text().split("\n")  # the last line may be half written
+        return whole
 
     @property
     def seconds(self) -> list[float]:
@@ -105,7 +106,12 @@ def _watch(address: str, topic: str, notes: Path, stop: threading.Event) -> None
 
 def main() -> None:
     stop = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
+
+    def wait_for_the_end() -> None:
+        sys.stdin.read()
+        stop.set()
+
+    threading.Thread(target=wait_for_the_end, daemon=True).start()
     _watch(sys.argv[1], sys.argv[2], Path(sys.argv[3]), stop)
 
 
