@@ -13,19 +13,18 @@ import pytest
 from barnabas.sync import Admin, Producer
 from tests.peers import DELTA_JARS, SPARK_CONNECTOR_JARS, BarnabasServer, Broker, KafkaServer, java
 from tests.peers import QUICK_JVM as QUICK_KAFKA
+from tests.spark.quick import QUICK_DRIVER_JVM, QUICK_SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SPARK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""Short work ends before the code that a better compiler makes for it would pay."""
+HERE = Path(__file__).parent
+PATIENCE_S = 400
+"""Beside other tests, a machine takes long to run many small jobs."""
 PEERS = [str(jar) for directory in (SPARK_CONNECTOR_JARS, DELTA_JARS) for jar in directory.glob("*.jar")]
 SETTINGS = {
+    **QUICK_SPARK,
     "spark.jars": ",".join(PEERS),
-    "spark.driver.memory": "1g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -35,9 +34,15 @@ SETTINGS = {
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
 }
 """What Delta asks for, where its jars are."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(PATIENCE_S))
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +59,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = (
         builder.config("spark.local.dir", str(scratch / "local"))
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={scratch} {SPARK_JVM}")
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={scratch} {QUICK_DRIVER_JVM}")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

@@ -42,7 +42,7 @@ class HdfsServer:
         for file in ("core-site.xml", "hdfs-site.xml"):
             (directory / file).write_text(_hadoop_configuration(settings))
         format_storage = self._command("namenode.NameNode", "-format", "-nonInteractive")
-        subprocess.run(format_storage, check=True, timeout=60, stderr=subprocess.DEVNULL)
+        subprocess.run(format_storage, check=True, timeout=180, stderr=subprocess.DEVNULL)
         self.name_node = self._start("namenode.NameNode")
         self.data_node = self._start("datanode.DataNode")
         self._wait_until_serving()
@@ -65,8 +65,8 @@ class HdfsServer:
     def _wait_until_serving(self) -> None:
         """Until the name node knows the blocks of the data node that runs now, and lets them be written."""
         try:
-            self.data_node.wait_until(lambda: b"sent block report" in self.data_node.log.read_bytes(), timeout=60)
-            self.name_node.wait_until(lambda: not self._is_in_safe_mode(), timeout=60)
+            self.data_node.wait_until(lambda: b"sent block report" in self.data_node.log.read_bytes(), timeout=180)
+            self.name_node.wait_until(lambda: not self._is_in_safe_mode(), timeout=180)
         except AssertionError:
             self.stop()
             raise

@@ -29,6 +29,7 @@ from barnabas import NewRecord
 from barnabas.sync import Admin, Producer
 from tests.peers import BarnabasServer, free_port
 from tests.spark.landings import Landing, Row
+from tests.spark.quick import QUICK_SPARK
 
 TOPIC = "orders"
 PARTITIONS = 2
@@ -39,13 +40,6 @@ LONGEST_DELAY_S = 1.5
 EARLY_SHARE = 0.25
 START_S = 10.0
 """Some victims die earlier: while the pipeline starts, and takes up what the last one left."""
-SPARK = {
-    "spark.driver.memory": "1g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-}
 
 
 class Victim(StrEnum):
@@ -59,7 +53,7 @@ class Orders:
 
     def __init__(self, directory: Path) -> None:
         self._data, self._port = directory / "broker", free_port()
-        self._server = BarnabasServer(self._data, port=self._port)
+        self._server = BarnabasServer(self._data, port=self._port, timeout=60)
         self.sent = 0
         with Admin(self.address) as admin:
             admin.topics.create(TOPIC, partitions=PARTITIONS)
@@ -77,7 +71,7 @@ class Orders:
     def kill(self) -> None:
         """It comes back at once, with the records that it has on disk."""
         self._server.kill()
-        self._server = BarnabasServer(self._data, port=self._port)
+        self._server = BarnabasServer(self._data, port=self._port, timeout=60)
 
     def stop(self) -> None:
         self._server.stop()
@@ -115,7 +109,7 @@ def definition(
             }
         ],
         "sinks": [{"name": sink, "from": "doubled", **landing.settings} for sink, landing in landings.items()],
-        "spark": {**SPARK, **settings},
+        "spark": {**QUICK_SPARK, **settings},
     }
 
 
@@ -123,8 +117,8 @@ class PipelineProcess:
     """`barnabas pipeline run`, which may die at any time and is then started again."""
 
     def __init__(self, directory: Path, pipeline: Mapping[str, Any], most_starts: int) -> None:
-        self._file, self._state = directory / f"{pipeline['name']}.yaml", Path(pipeline["state"])
-        self._file.write_text(yaml.safe_dump(dict(pipeline)))
+        self.file, self.state = directory / f"{pipeline['name']}.yaml", Path(pipeline["state"])
+        self.file.write_text(yaml.safe_dump(dict(pipeline)))
         self._process: subprocess.Popen[bytes] | None = None
         self._family: list[psutil.Process] = []
         self._most_starts = most_starts
@@ -140,7 +134,7 @@ class PipelineProcess:
         self._bury()
         assert self.starts < self._most_starts, f"it has ended by itself too often, after {self.starts} starts"
         self.starts += 1
-        command = [sys.executable, "-m", "barnabas.cli", "pipeline", "run", str(self._file), "--master", "local[2,4]"]
+        command = [sys.executable, "-m", "barnabas.cli", "pipeline", "run", str(self.file), "--master", "local[2,4]"]
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -150,7 +144,7 @@ class PipelineProcess:
     def batches(self) -> int:
         """How many were done, by all runs."""
         with suppress(FileNotFoundError):
-            return (self._state / "progress.jsonl").read_bytes().count(b"\n")
+            return (self.state / "progress.jsonl").read_bytes().count(b"\n")
         return 0
 
     def driver(self) -> list[psutil.Process]:
@@ -182,12 +176,12 @@ class PipelineProcess:
         self._bury()
 
     def tail(self) -> str:
-        logs = [self._log, self._state / "spark.log"]
+        logs = [self._log, self.state / "spark.log"]
         return "\n".join(line for log in logs if log.exists() for line in log.read_text().splitlines()[-30:])
 
     @property
     def _log(self) -> Path:
-        return self._file.with_suffix(".log")
+        return self.file.with_suffix(".log")
 
     def _find_family(self) -> list[psutil.Process]:
         if self._process is not None:
@@ -200,7 +194,7 @@ class PipelineProcess:
         """Wait until workers have seen that their driver is gone, as they must by themselves."""
         if self._process is not None:
             self._process.wait(10)
-        psutil.wait_procs(self._family, timeout=30)
+        psutil.wait_procs(self._family, timeout=90)
         left = [
             process for process in self._family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
         ]
@@ -235,7 +229,12 @@ MakeLanding = Callable[[Path], Landing]
 
 
 def disturb(
-    make: Mapping[str, MakeLanding], victims: Sequence[Victim], directory: Path, seed: int, patience_s: float = 240
+    make: Mapping[str, MakeLanding],
+    victims: Sequence[Victim],
+    directory: Path,
+    seed: int,
+    patience_s: float = 300,
+    run_alone: Callable[[PipelineProcess, float], None] = PipelineProcess.run,
 ) -> Report:
     """Kill the victims one after the other while a pipeline runs. Every sink ends up as it does without that."""
     chance, report, began = random.Random(seed), Report(seed), time.monotonic()
@@ -264,7 +263,7 @@ def disturb(
             _wait_for(_arrival(landing, orders.address, expected.total()), process, patience_s)
         process.stop(patience_s)
         other, undisturbed = pipelines["undisturbed"]
-        other.run(patience_s)
+        run_alone(other, patience_s)
         for sink, landing in landings.items():
             found, right = landing.rows(orders.address), undisturbed[sink].rows(orders.address)
             assert right == expected, f"{sink}, undisturbed: {_difference(right, expected)}"

@@ -33,7 +33,7 @@ class SparkDaemon(Server):
         super().__init__(command, log, log, environment)
 
     def wait_for(self, line: bytes) -> None:
-        self.wait_until(lambda: line in self.log.read_bytes(), timeout=90)
+        self.wait_until(lambda: line in self.log.read_bytes(), timeout=180)
 
 
 class StandaloneCluster:

@@ -21,8 +21,6 @@ from tests.spark.lake_topic import BEGIN_MS, Topic, every_offset, offsets_in
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)
-
 NewSink = Callable[..., LakeSink]
 
 

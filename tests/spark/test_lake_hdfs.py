@@ -18,8 +18,6 @@ from tests.spark.lake_topic import Topic, every_offset, offsets_in
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)
-
 RECORDS = 12
 
 

@@ -24,7 +24,6 @@ BEGIN_MS = 1_700_000_000_000 // HOUR_MS * HOUR_MS  # 2023-11-14T22
 RECORDS = 12
 
 
-@pytest.mark.timeout(300)
 def test_tasks_that_failed_are_done_again_alone_and_the_audit_finds_every_record_and_what_is_missing(
     spark: SparkSession,
     spark_topic: Callable[..., str],

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-pytestmark = pytest.mark.timeout(300)
-
 SOURCES = ("barnabas", "kafka")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 3
@@ -56,7 +54,7 @@ def run_to_its_end(writer: DataStreamWriter) -> None:
     """Run a stream of what is available now."""
     query = writer.trigger(availableNow=True).start()
     try:
-        assert query.awaitTermination(90)
+        assert query.awaitTermination(300)
     finally:
         query.stop()
 

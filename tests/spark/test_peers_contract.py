@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def recording_source() -> type[DataSource]:
     """A sink that writes down each call of Spark's. It is made here so that Spark carries its code to the tasks."""
@@ -100,10 +98,10 @@ class Calls:
             writer = writer.option("fails_at", fails_at)
         query = writer.option("path", str(self._record)).start()
         if fails_at is None:
-            assert query.awaitTermination(60)
+            assert query.awaitTermination(300)
         else:
             with pytest.raises(StreamingQueryException, match="this commit fails"):
-                query.awaitTermination(60)
+                query.awaitTermination(300)
         return str(query.id)
 
     def told(self) -> list[dict[str, Any]]:

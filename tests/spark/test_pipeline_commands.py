@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from barnabas.cli.pipeline import app
 from barnabas.spark.pipeline import session
 from tests.peers import Broker, eventually, free_port
 from tests.spark.pipelines import Bench
+from tests.spark.quick import QUICK_SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.timeout(300)  # a loaded machine takes long to run many small jobs
 
 CLICKS = """\
 name: clicks
@@ -161,13 +160,12 @@ def test_ctrl_c_stops_between_commits_and_a_second_run_is_refused(
 ) -> None:
     topic = spark_topic()
     file = write_file(bench, topic, mode="micro-batch")
+    with file.open("a") as more:
+        yaml.safe_dump({"spark": QUICK_SPARK}, more)
     bench.send(topic, [click(number) for number in range(30)])
     port = free_port()
     command = [sys.executable, "-m", "barnabas.cli", "pipeline", "run", str(file), "--metrics", str(port), "-o", "json"]
-    environment = {**os.environ, "_JAVA_OPTIONS": "-Xmx512m"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as running:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         try:
             assert running.stderr is not None
             for line in running.stderr:
@@ -175,9 +173,9 @@ def test_ctrl_c_stops_between_commits_and_a_second_run_is_refused(
                     break
             assert "is run already, by process" in pipeline("run", file).stderr
             assert printed(pipeline("status", file, "-o", "json"))["is_running"]
-            eventually(lambda: _is_served(port), True, timeout=60)
+            eventually(lambda: _is_served(port), True, timeout=120)
             running.send_signal(signal.SIGINT)
-            out, err = running.communicate(timeout=100)
+            out, err = running.communicate(timeout=200)
         finally:
             running.kill()
     assert running.returncode == 0, err

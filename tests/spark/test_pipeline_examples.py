@@ -20,8 +20,6 @@ from tests.spark.pipelines import Bench
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # a loaded machine takes long to run many small jobs
-
 EXAMPLES = Path(__file__).parents[2] / "examples" / "pipelines"
 BEGIN = datetime(2026, 11, 16, 10, tzinfo=UTC)
 

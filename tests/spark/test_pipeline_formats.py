@@ -18,8 +18,6 @@ from barnabas.spark.schema import spark_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # a loaded machine takes long to run many small jobs
-
 AVRO: dict[str, Any] = {
     "type": "record",
     "name": "Order",

@@ -19,8 +19,6 @@ from tests.spark.pipelines import Bench, Collected
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # a loaded machine takes long to run many small jobs
-
 ORDERS = """
 name: orders
 cluster: {bootstrap_servers: "${BARNABAS_BOOTSTRAP_SERVER}"}
@@ -67,6 +65,15 @@ def test_records_go_through_sql_into_a_table_once(bench: Bench, spark_topic: Cal
     assert bench.run(ORDERS, TOPIC=topic).rows == {}
     found = bench.rows("orders.db", "SELECT id, twice FROM orders ORDER BY id")
     assert found == [(number, 4.0) for number in [*range(50), 51]]
+
+
+def test_a_run_leaves_the_callers_session_the_active_one(
+    bench: Bench, spark: SparkSession, spark_topic: Callable[..., str]
+) -> None:
+    """In another one Spark would not find the data sources that the caller has registered."""
+    bench.run(ORDERS, TOPIC=spark_topic())
+    active: Any = spark.getActiveSession()
+    assert active._jsparkSession.equals(spark._jsparkSession)
 
 
 def test_a_record_that_cannot_be_read_stops_the_run_and_loses_nothing(

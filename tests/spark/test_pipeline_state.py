@@ -18,8 +18,6 @@ from tests.spark.pipelines import Bench, Collected
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # a loaded machine takes long to run many small jobs
-
 COUNTS = """
 name: counts
 cluster: {bootstrap_servers: "${BARNABAS_BOOTSTRAP_SERVER}"}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 NewTopic = Callable[..., str]
-TIMEOUT_S = 150
+TIMEOUT_S = 300
 
 
 class Run:

@@ -40,7 +40,7 @@ def run(spark: SparkSession, spark_broker: Broker, lines: Path, checkpoint: str)
             frame.writeStream.format(format).outputMode(mode).options(**settings, **options).trigger(availableNow=True)
         ).start()
         try:
-            assert query.awaitTermination(120)
+            assert query.awaitTermination(300)
         finally:
             query.stop()
 

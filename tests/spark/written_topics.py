@@ -27,10 +27,10 @@ def consumed(address: str, topic: str, count: int) -> list[confluent_kafka.Messa
     settings = {"bootstrap.servers": address, "group.id": "judge", "isolation.level": "read_committed"}
     consumer = confluent_kafka.Consumer({**settings, "enable.auto.commit": False, "auto.offset.reset": "earliest"})
     try:
-        partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for partition in partitions])
         found: list[confluent_kafka.Message] = []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             for message in consumer.consume(1000, timeout=0.2):
                 assert message.error() is None, message.error()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.spark import register
 from barnabas.spark.pipeline import dead_letters
@@ -65,10 +65,28 @@ def open_job(
     pipeline: Pipeline, spark: SparkSession, state: State, functions_in: Path, reporter: Reporter, stop: StopRequest
 ) -> Iterator[Job]:
     """Take the lock and reach the cluster. Views live in a session of their own."""
-    with run_lock(state.lock_file, pipeline.name), TopicOffsets(pipeline.cluster) as topics:
-        own = spark.newSession()
-        register(own)
+    with (
+        run_lock(state.lock_file, pipeline.name),
+        TopicOffsets(pipeline.cluster) as topics,
+        _own_session(spark) as own,
+    ):
         yield Job(pipeline, own, Frames(own, pipeline, functions_in), topics, state, reporter, stop)
+
+
+@contextmanager
+def _own_session(spark: SparkSession) -> Iterator[SparkSession]:
+    """Spark makes it the active one, where it looks for data sources; at the end the caller's is that again."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    own = spark.newSession()
+    register(own)
+    try:
+        yield own
+    finally:
+        kind: Any = type(spark)
+        kind._activeSession = spark
+        with suppress(Py4JError, OSError):  # a JVM that is gone has none
+            kind._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
 @contextmanager
@@ -169,7 +187,7 @@ def _needs_state(pipeline: Pipeline, sink: SinkDefinition) -> bool:
 @contextmanager
 def told_briefly(job: Job) -> Iterator[None]:
     """Turn errors of Spark's into one sentence; the record that cannot be read is looked at again to say why."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:

@@ -50,6 +50,7 @@ class StreamQuery:
         self._meter: Meter | None = None
         self._last_batch = -1
         self._rows: dict[int, int] = {}
+        self._is_first_batch = True
         self._error: BaseException | None = None
         self.totals = Totals()
 
@@ -93,8 +94,10 @@ class StreamQuery:
                 if self._job.stop.is_set:
                     raise Stopped
                 rows = self._target.sink.write(frame, Batch(number, str(self._query.id), {}, {}))
-                if rows == 0:  # a sink that has the batch does not look at it, but Spark has to bring its state along
+                if rows == 0 and self._is_first_batch:
+                    # A sink that has it from the run before did not look at it, but Spark has to bring its state along.
                     frame.write.format("noop").mode("overwrite").save()
+                self._is_first_batch = False
                 self._rows[number] = rows
             except BaseException as error:
                 self._error = error
