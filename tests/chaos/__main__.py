@@ -89,12 +89,13 @@ def _play(options: argparse.Namespace, number: int, began: float, network: Netwo
 
 
 def _round(options: argparse.Namespace, number: int) -> Round:
-    return Round(options.seed, number, options.rate, options.longest)
+    return Round(options.seed, number, options.rate, options.longest, tuple(options.only or ()))
 
 
 def _command(options: argparse.Namespace) -> str:
     told = ("minutes", "kills", "records", "seed", "rate", "longest")
-    return " ".join(["python -m tests.chaos", *(f"--{name} {getattr(options, name)}" for name in told)])
+    only = [f"--only {kind!r}" for kind in options.only or ()]
+    return " ".join(["python -m tests.chaos", *(f"--{name} {getattr(options, name)}" for name in told), *only])
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
@@ -105,6 +106,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="what everything is drawn from (default: a new one)")
     parser.add_argument("--rate", type=float, default=500, help="records a second of each producer (default: 500)")
     parser.add_argument("--longest", type=float, default=60, help="no fault lasts more seconds than this (default: 60)")
+    parser.add_argument("--only", action="append", metavar="KIND", help="only this kind of fault; may be repeated")
     parser.add_argument("--round", type=int, help="only this round of the seed")
     parser.add_argument("--plan", type=int, metavar="SCENES", help="only show what would happen")
     parser.add_argument("--go-on", action="store_true", help="begin the next round even if one has failed")

@@ -8,7 +8,7 @@ kinds of faults come, in each of their roles and as often as they weigh, before 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
@@ -72,10 +72,12 @@ class Planned:
 Scene = tuple[Planned, ...]
 
 
-def scenes(random: Random, has: Iterable[str], longest_s: float) -> Iterator[Scene]:
-    """Without end. `has` is what a round has to offer to kinds that need something."""
+def scenes(random: Random, has: Iterable[str], longest_s: float, only: Collection[str] = ()) -> Iterator[Scene]:
+    """Without end. `has` is what a round has to offer to kinds that need something; `only` are names of kinds."""
     offered = {"", *has}
-    kinds = [kind for kind in KINDS if kind.needs in offered]
+    kinds = [kind for kind in KINDS if kind.needs in offered and (not only or kind.name in only)]
+    if not kinds:
+        raise ValueError(f"none of {', '.join(only)} can happen here; there are {', '.join(k.name for k in KINDS)}")
     bag: list[tuple[Kind, str]] = []
     while True:
         count = random.choices((1, 2, 3), (5, 3, 2))[0]
@@ -84,7 +86,7 @@ def scenes(random: Random, has: Iterable[str], longest_s: float) -> Iterator[Sce
             if not bag:
                 bag = [(kind, role) for kind in kinds for role in kind.roles for _ in range(kind.weight)]
                 random.shuffle(bag)
-            if chosen and (bag[-1][0].alone or chosen[0][0].alone):
+            if chosen and not _go_together(bag[-1][0], [kind for kind, _ in chosen]):
                 break
             chosen.append(bag.pop())
         yield tuple(
@@ -97,6 +99,11 @@ def scenes(random: Random, has: Iterable[str], longest_s: float) -> Iterator[Sce
             )
             for first, (kind, role) in zip((True, False, False), chosen)
         )
+
+
+def _go_together(kind: Kind, others: list[Kind]) -> bool:
+    """What can hit only one thing does not hit it twice."""
+    return not (kind.alone or others[0].alone or (len(kind.roles) == 1 and kind in others))
 
 
 def _duration(random: Random, shortest: float, longest: float) -> float:

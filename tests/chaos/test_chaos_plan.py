@@ -45,6 +45,12 @@ def test_what_takes_from_a_replica_comes_alone() -> None:
     assert {len(scene) for scene in drawn(7)} == {1, 2, 3}
 
 
+def test_what_can_hit_only_one_thing_comes_once_in_a_scene() -> None:
+    single = {kind.name for kind in KINDS if len(kind.roles) == 1}
+    for scene in islice(scenes(Random(7), ALL, 60, only=single), MANY):
+        assert len({planned.kind for planned in scene}) == len(scene)
+
+
 def test_no_fault_lasts_longer_than_it_may() -> None:
     limits = {kind.name: (kind.shortest_s, kind.longest_s) for kind in KINDS}
     for planned in (planned for scene in drawn(7, longest_s=5) for planned in scene):

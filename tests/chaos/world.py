@@ -128,8 +128,9 @@ class World:
         for number in self.brokers.numbers:
             if number not in self.brokers.brokers:
                 return f"broker {number} does not run"
-            if self.brokers.brokers[number].process.poll() is not None:
-                return f"broker {number} has ended by itself"
+            broker = self.brokers.brokers[number]
+            if broker.process.poll() is not None:
+                raise AssertionError(f"{broker} has ended by itself\n{broker.tail()}")
             try:
                 for topic in (*self.topics, *COORDINATORS):
                     for told in partitions(self.brokers.address(number), topic):
