@@ -29,6 +29,7 @@ from barnabas.wire.primitives import DecodeError
 if TYPE_CHECKING:
     from barnabas.cluster.partition import Partition
     from barnabas.core.seams import Clock, Executor
+    from barnabas.storage.log import Log
     from barnabas.storage.log_slice import LogSlice
 
 _log = logs.get_logger(__name__)
@@ -75,14 +76,19 @@ class ShardDriver(Generic[S]):
         clock: Clock,
         executor: Executor,
         on_committed: Callable[[ShardDriver[S], Outcome], None],
+        suspect: Callable[[Log, int], None] = lambda log, offset: None,
     ) -> None:
-        """`on_committed` is called with every outcome whose records are committed, before its replies leave."""
+        """`on_committed` is called with every outcome whose records are committed, before its replies leave; `suspect`
+        with a place in the log that cannot be read.
+        """
         self.partition = partition
         self.shard: S | None = None  # None while it is being loaded
         self._make_shard = make_shard
         self._clock = clock
         self._executor = executor
         self._on_committed = on_committed
+        self._suspect = suspect
+        self._is_suspected = False
         self._closed = False
         self._tokens = 0
         self._waiting: dict[Token, Callable[[Any], None]] = {}
@@ -251,7 +257,9 @@ class ShardDriver(Generic[S]):
             found = log.read(offset, _LOAD_BYTES, end, True)
             if not len(found):
                 break
-            entries, offset = await self._executor.submit(_entries, found, offset, log.topic, log.partition)
+            entries, damaged, offset = await self._executor.submit(_entries, found, offset)
+            for at, problem in damaged:
+                self._pass_over(at, problem)
             for at, entry in entries:
                 try:
                     entry(shard)
@@ -261,6 +269,15 @@ class ShardDriver(Generic[S]):
                     )
             count += len(entries)
         return count
+
+    def _pass_over(self, offset: int, problem: str) -> None:
+        """Do without a batch that cannot be read. But first see whether the log is damaged: then others are to lead."""
+        log = self.partition.log
+        if len(self.partition.isr) > 1 and (log.damage or not self._is_suspected):
+            self._is_suspected = True
+            self._suspect(log, offset)
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, problem)
+        _log.error("batch skipped", topic=log.topic, partition=log.partition, offset=offset, problem=problem)
 
     def _reload(self, error: Exception) -> None:
         log = self.partition.log
@@ -297,9 +314,13 @@ Entry = tuple[int, Callable[[Any], None]]
 """An offset, and what is told to the shard."""
 
 
-def _entries(found: LogSlice, offset: int, topic: str, partition: int) -> tuple[list[Entry], int]:
-    """What the batches of a slice have a shard replay, and the offset after them; runs in a thread."""
+def _entries(found: LogSlice, offset: int) -> tuple[list[Entry], list[tuple[int, str]], int]:
+    """What the batches of a slice have a shard replay, those that are damaged, and the offset after them all.
+
+    Runs in a thread.
+    """
     entries: list[Entry] = []
+    damaged: list[tuple[int, str]] = []
     view = memoryview(found.read())
     for position, header in headers(view):
         batch = view[position : position + header.size]
@@ -317,9 +338,9 @@ def _entries(found: LogSlice, offset: int, topic: str, partition: int) -> tuple[
                     if record.key is not None
                 ]
         except CorruptBatch as error:
-            _log.error("batch skipped", topic=topic, partition=partition, offset=header.base_offset, problem=str(error))
+            damaged.append((header.base_offset, str(error)))
         offset = header.next_offset
-    return entries, offset
+    return entries, damaged, offset
 
 
 def _record_of(record: CoordinatorRecord, offset: int, producer_id: int) -> Callable[[Any], None]:

@@ -57,6 +57,7 @@ class Coordinator(Generic[S]):
                 self._broker.clock,
                 self._broker.executor,
                 self._on_committed,
+                self._broker.manager.scrubber.suspect,
             )
 
     def drop(self, index: int) -> None:

@@ -6,8 +6,8 @@ anew with an empty log (`cluster.replicas`), and comes back when it has caught u
 If nobody else who is alive is complete, it is the only copy there is. Nothing is deleted then: it goes on to serve what
 it can, it is told as an error and counted, and when another replica is complete after all, that one takes over.
 
-At its start a broker finds logs that are shorter than they were. Whoever has a longer one is to lead before this broker
-can, so it is told to the controller before the broker asks to be unfenced.
+At its start a broker finds logs that are shorter than they were, or damaged. Whoever has a better one is to lead before
+this broker can, so the controller is told before the broker asks to be unfenced.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class DamagedReplicas:
         self._broker = broker
         self._only_copies: set[Log] = set()
         self._news = asyncio.Event()
+        self._news.set()  # logs may have been opened with damage in them
 
     def found(self, log: Log, problem: str) -> None:
         """Records of a log are not what was written, or are gone."""
@@ -68,22 +69,23 @@ class DamagedReplicas:
                        partition=log.partition, in_sync=list(registration.isr), damage=log.damage)  # fmt: skip
         return None
 
-    async def leave_where_others_have_more(self) -> None:
-        """Before this broker may lead: give up the claim to be complete in logs that end too early."""
+    async def leave_what_others_have(self) -> None:
+        """Before this broker may lead: give up the claim to be complete in logs that are not."""
         broker = self._broker
         while True:
             image = broker.metadata.image
             departures = []
             for log in broker.replicas.logs():
                 registration = image.partition(log.topic, log.partition)
-                if not log.is_short or registration is None:
+                if registration is None or not (log.is_short or log.damage):
                     continue
                 complete = {*registration.isr, *registration.eligible_leader_replicas}
                 if broker.broker_id in complete and len(complete) > 1:
                     departures.append(departure(broker, log.topic, log.partition, registration))
                 elif broker.broker_id in complete and len(registration.replicas) > 1:
-                    _log.error("log is shorter than it was, and no other replica is complete", topic=log.topic,
-                               partition=log.partition, log_end_offset=log.log_end_offset)  # fmt: skip
+                    _log.error("log is damaged or shorter than it was, and no other replica is complete",
+                               topic=log.topic, partition=log.partition, log_end_offset=log.log_end_offset,
+                               damage=log.damage or None)  # fmt: skip
             if not departures or await self._ask(departures):
                 return
             await asyncio.sleep(_PAUSE_S)

@@ -46,7 +46,7 @@ class Heartbeats:
         await broker.metadata.until(lambda image: image.index > broker.broker_epoch)
         if not broker.manager.is_taken_up:
             await broker.replicas.settled()
-            await broker.damaged_replicas.leave_where_others_have_more()
+            await broker.damaged_replicas.leave_what_others_have()
         while True:
             await self._until_unfenced()
             await broker.metadata.refresh()

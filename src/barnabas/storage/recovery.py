@@ -8,7 +8,8 @@ that is torn or damaged the log is cut. What was below the recovery point was sy
 valid batches behind the place, which is not how a write is torn, what is cut off is kept in files for a human to judge.
 
 Whatever the stop was, a log that has lost its end, or whose leader epochs cannot be read, is scanned too. One that ends
-before it once did is *short*: it must not be taken for complete where other replicas have the rest.
+before it once did is *short*: it must not be taken for complete where other replicas have the rest. What was synced in
+a clean stop and is damaged since is not cut: it stays in the log, which is known to be damaged.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import random
 from dataclasses import dataclass
 
 from barnabas.core import logs
+from barnabas.core.errors import KafkaError
 from barnabas.core.seams import Disk
 from barnabas.records.batch import MAGIC, CorruptBatch, crc_of, headers
 from barnabas.storage import leader_epochs as epochs_file
@@ -112,6 +114,9 @@ def open_log(
         recovery = _rebuild(log, snapshots, doubtful, state.recovery_point)
     else:
         log.log_end_offset = segments.active.read_next_offset()
+        log.damage = _damage_at_the_end(segments.active)
+        if log.damage:
+            _log.error("log is damaged at its end", topic=topic, partition=partition, problem=log.damage)
     log.is_short = recovery.dropped_bytes > 0 or log.log_end_offset < state.recovery_point
     if log.log_end_offset < log.log_start_offset:
         log.truncate_fully_and_start_at(log.log_start_offset)
@@ -176,8 +181,11 @@ def _wrong_at_the_end(segments: Segments, recovery_point: int, epochs: LeaderEpo
     """What to scan of a log that was closed: nothing if its last batches are whole, and those that were synced."""
     segment = segments.active
     end, last = segment.indexes.offset.last_entry().position, None
-    for position, header in valid_batches(segment.file, segment.size, end, chunk_bytes=_END_BYTES):
-        end, last = position + header.size, header
+    try:
+        for position, header in segment.headers(end):
+            end, last = position + header.size, header
+    except KafkaError:
+        return [segment]
     if end != segment.size or (last.next_offset if last else segment.base_offset) < recovery_point:
         return [segment]
     if last is not None and epochs.entries and epochs.epoch_of(last.base_offset) != last.partition_leader_epoch:
@@ -185,6 +193,16 @@ def _wrong_at_the_end(segments: Segments, recovery_point: int, epochs: LeaderEpo
         epochs.clear()
         return list(segments)
     return []
+
+
+def _damage_at_the_end(segment: Segment) -> str:
+    """What is wrong with the last batches of a segment; nothing, as a rule."""
+    end = segment.indexes.offset.last_entry().position
+    for position, header in valid_batches(segment.file, segment.size, end, chunk_bytes=_END_BYTES):
+        end = position + header.size
+    if end == segment.size:
+        return ""
+    return f"{segment.path(LOG_SUFFIX)}: there is no valid batch at position {end} of {segment.size}"
 
 
 def _rebuild(log: Log, snapshots: Snapshots, doubtful: list[Segment], recovery_point: int) -> Recovery:

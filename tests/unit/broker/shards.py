@@ -108,6 +108,7 @@ class Stage:
         self.partition = Partition(ME, self.log, lambda partition: None)
         self.executor = HeldExecutor()
         self.committed: list[Outcome] = []
+        self.suspected: list[int] = []
         self.leader_epoch = -1
 
     def lead(self, isr: tuple[int, ...] = (ME,)) -> None:
@@ -127,6 +128,7 @@ class Stage:
             RunningClock(),
             self.executor,
             lambda driver, outcome: self.committed.append(outcome),
+            lambda log, offset: self.suspected.append(offset),
         )
 
     async def driver(self) -> ShardDriver[Notes]:

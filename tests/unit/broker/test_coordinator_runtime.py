@@ -289,6 +289,42 @@ def test_a_corrupt_record_is_skipped_and_named(tmp_path: Path, caplog: pytest.Lo
     assert (error.msg, error.__dict__["fields"]["offset"]) == ("record skipped", 1)
 
 
+def flip(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_a_damaged_batch_is_left_to_a_leader_that_has_it_unless_it_is_no_damage_to_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, is_damaged: bool
+) -> None:
+    monkeypatch.setattr("barnabas.broker.coordinator_runtime._LOAD_PAUSE_SECONDS", 0.05)
+
+    async def story() -> None:
+        stage = Stage(tmp_path)
+        append(stage.log, b"before", key=b"a")
+        damaged_at = stage.log.segments.active.size + 70
+        append(stage.log, b"damaged", key=b"b")
+        append(stage.log, b"after", key=b"c")
+        flip(Path(stage.log.segments.active.path(".log")), damaged_at)
+        stage.log.damage = "found" if is_damaged else ""
+        stage.lead((ME, OTHER))
+        driver = stage.drive()
+        await asyncio.sleep(0.2)
+        assert stage.suspected[0] == 1
+        assert (driver.shard is None) is is_damaged
+        stage.lead((ME,))
+        await until(lambda: driver.shard)
+        assert driver.shard is not None
+        assert driver.shard.notes == {b"a": b"before", b"c": b"after"}
+        driver.close()
+
+    with caplog.at_level(logging.ERROR):
+        run(story())
+    assert [record.msg for record in caplog.records].count("batch skipped") == 1
+
+
 # the end
 
 

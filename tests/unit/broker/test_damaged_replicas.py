@@ -147,7 +147,7 @@ def test_the_next_damage_is_heard_of_after_a_replica_has_begun_anew() -> None:
 def leave_before_it_may_lead(broker: Broker) -> None:
     async def run() -> None:
         broker.metadata.refresh = lambda: asyncio.sleep(0)  # type: ignore[attr-defined]
-        await DamagedReplicas(broker).leave_where_others_have_more()  # type: ignore[arg-type]
+        await DamagedReplicas(broker).leave_what_others_have()  # type: ignore[arg-type]
 
     loop = VirtualLoop()
     asyncio.set_event_loop(loop)
@@ -172,6 +172,13 @@ def test_a_log_that_lost_its_end_gives_up_its_claim_to_be_complete() -> None:
     leave_before_it_may_lead(broker)
     assert broker.asked == []
     broker.log.is_short = True
+    leave_before_it_may_lead(broker)
+    assert broker.metadata.partition().eligible_leader_replicas == (2,)
+
+
+def test_a_log_that_was_opened_with_damage_gives_it_up_too() -> None:
+    broker = all_down()
+    broker.log.damage = "a bit has flipped"
     leave_before_it_may_lead(broker)
     assert broker.metadata.partition().eligible_leader_replicas == (2,)
 

@@ -34,7 +34,7 @@ class Cluster:
     async def refresh(self) -> None:
         pass
 
-    async def leave_where_others_have_more(self) -> None:
+    async def leave_what_others_have(self) -> None:
         assert self.heartbeats == 0, "a leader could be elected before"
         self.has_left = True
 

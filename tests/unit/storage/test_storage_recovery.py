@@ -269,3 +269,16 @@ def test_of_a_torn_write_nothing_is_kept(tmp_path: Path) -> None:
     again, _ = reopen(tmp_path, **SMALL)
     assert again.is_short
     assert list(tmp_path.glob("*.damaged")) == []
+
+
+def test_damage_since_a_clean_stop_is_known_and_nothing_is_cut(tmp_path: Path) -> None:
+    log, appended = _filled(tmp_path)
+    log.close()
+    path = tmp_path / f"{log.segments.active.base_offset:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    again, recovery = reopen(tmp_path, LogState(True, log.recovery_point), **SMALL)
+    assert str(path) in again.damage
+    assert (again.is_short, recovery.scanned_segments, again.log_end_offset) == (False, 0, len(appended))
+    assert path.read_bytes() == data
