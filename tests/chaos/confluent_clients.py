@@ -178,7 +178,7 @@ def _transact(
                 journal.committed_transactions += 1
                 journal.moved(role)
             transaction = ""
-            time.sleep(load.pause_s)
+            time.sleep(load.rest_s)
     except KafkaException as error:
         journal.setbacks[f"librdkafka, fatal: {error.args[0].name()}"] += 1
         if transaction:
@@ -216,6 +216,7 @@ def reader(journal: Journal, load: Load, bootstrap: str, role: str) -> None:
     try:
         while journal.reading.is_set():
             journal.poll(role, role, _polled(journal, role, consumer))
+            time.sleep(load.rest_s)
     finally:
         consumer.close()
 
@@ -232,39 +233,52 @@ def member(journal: Journal, load: Load, bootstrap: str, role: str, group: str, 
 
 
 def _belong(journal: Journal, load: Load, bootstrap: str, name: str, group: str, protocol: dict[str, Any]) -> None:
+    passed: dict[TopicPartition, int] = {}
+    """How far the partitions are read that this member has."""
+
     def assigned(_: Consumer, partitions: list[Position]) -> None:
-        if partitions:
-            journal.record(Assigned(name, tuple((_partition(each), UNTOLD) for each in partitions), group))
+        got = tuple((_partition(each), UNTOLD) for each in partitions)
+        passed.update(got)
+        if got:
+            journal.record(Assigned(name, got, group))
 
     def revoked(_: Consumer, partitions: list[Position]) -> None:
-        if partitions:
-            journal.record(Revoked(name, tuple(map(_partition, partitions))))
+        lost = tuple(map(_partition, partitions))
+        for partition in lost:
+            passed.pop(partition, None)
+        if lost:
+            journal.record(Revoked(name, lost))
 
-    consumer = Consumer(
-        {
-            **_consumer(bootstrap),
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            **protocol,
-        }
-    )
+    choices = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False, **protocol}
+    consumer = Consumer({**_consumer(bootstrap), **choices})
     consumer.subscribe(list(load.topics), on_assign=assigned, on_revoke=revoked, on_lost=revoked)
+    committed_at = time.monotonic()
     try:
         while journal.reading.is_set():
             polled = _polled(journal, name, consumer)
             journal.poll(name, group, polled)
-            offsets = tuple({partition: offset + 1 for partition, offset, _ in polled}.items())
-            if offsets:
-                journal.record(Committing(name, group, offsets))
-                try:
-                    consumer.commit(offsets=[Position(*each, offset) for each, offset in offsets], asynchronous=False)
-                    journal.record(Committed(name, group, offsets))
-                except KafkaException as error:
-                    journal.setbacks[f"librdkafka, commit: {error.args[0].name()}"] += 1
-                    journal.record(CommitFailed(name, group, offsets, definite=False))
+            passed.update((partition, offset + 1) for partition, offset, _ in polled if partition in passed)
+            time.sleep(load.rest_s)
+            if time.monotonic() - committed_at > load.commit_every_s:
+                _commit(journal, name, group, consumer, passed)
+                committed_at = time.monotonic()
     finally:
         consumer.close()
+
+
+def _commit(journal: Journal, name: str, group: str, consumer: Consumer, passed: dict[TopicPartition, int]) -> None:
+    """What was read since the last time."""
+    offsets = tuple((partition, offset) for partition, offset in passed.items() if offset != UNTOLD)
+    passed.update(dict.fromkeys(passed, UNTOLD))
+    if not offsets:
+        return
+    journal.record(Committing(name, group, offsets))
+    try:
+        consumer.commit(offsets=[Position(*each, offset) for each, offset in offsets], asynchronous=False)
+        journal.record(Committed(name, group, offsets))
+    except KafkaException as error:
+        journal.setbacks[f"librdkafka, commit: {error.args[0].name()}"] += 1
+        journal.record(CommitFailed(name, group, offsets, definite=False))
 
 
 def _consumer(bootstrap: str) -> dict[str, Any]:

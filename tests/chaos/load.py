@@ -24,6 +24,10 @@ class Load:
     topics = (PLAIN, LEDGER)
     padding = b"." * 150
     pause_s = 0.02
+    """Between two bursts."""
+    rest_s = 0.1
+    """Between two transactions or polls, so that they are about more than one record."""
+    commit_every_s = 0.5
 
     def __init__(self, seed: object, rate: float) -> None:
         self._seed = seed
@@ -47,7 +51,7 @@ class Load:
         """What each transaction writes, and whether it is to be committed."""
         random = self._random(name)
         number = 0
-        most = max(1, int(self._rate / 20))
+        most = max(1, int(self._rate / 10))
         while True:
             sends: Sends = []
             for index in random.sample(range(PARTITIONS), random.randint(1, _PARTITIONS_OF_A_TRANSACTION)):

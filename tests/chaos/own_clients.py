@@ -114,7 +114,7 @@ async def transactional(journal: Journal, load: Load, bootstrap: str, role: str)
                     transaction = f"{role}/{next(numbers)}"
                     if await _transact(journal, load, producer, name, transaction, sends, is_to_commit):
                         journal.moved(role)
-                    await asyncio.sleep(load.pause_s)
+                    await asyncio.sleep(load.rest_s)
         except KafkaError as error:
             journal.setbacks[f"own, transactions: {type(error).__name__} {error.code.name}"] += 1
             await asyncio.sleep(0.2)
@@ -194,27 +194,39 @@ async def reader(journal: Journal, load: Load, bootstrap: str, role: str) -> Non
         consumer.assign({Place(*partition): 0 for partition in load.partitions})
         while journal.reading.is_set():
             journal.poll(role, role, await _polled(journal, role, consumer))
+            await asyncio.sleep(load.rest_s)
 
 
 async def member(journal: Journal, load: Load, bootstrap: str, role: str, group: str, protocol: Protocol) -> None:
     for life in itertools.count(1):
         if not journal.reading.is_set():
             return
+        passed: dict[Place, int] = {}
         try:
-            async with _member(journal, bootstrap, f"{role}.{life}", group, protocol, load.topics) as consumer:
-                await _belong(journal, consumer, f"{role}.{life}", group)
+            async with _member(journal, bootstrap, f"{role}.{life}", group, protocol, load.topics, passed) as consumer:
+                await _belong(journal, load, consumer, f"{role}.{life}", group, passed)
         except KafkaError as error:
             journal.setbacks[f"own, member: {error.code.name}"] += 1
             await asyncio.sleep(0.2)
 
 
 def _member(
-    journal: Journal, bootstrap: str, name: str, group: str, protocol: Protocol, topics: Iterable[str]
+    journal: Journal,
+    bootstrap: str,
+    name: str,
+    group: str,
+    protocol: Protocol,
+    topics: Iterable[str],
+    passed: dict[Place, int],
 ) -> Consumer:
+    """`passed` forgets the partitions that it loses."""
+
     def assigned(partitions: list[Place]) -> None:
         journal.record(Assigned(name, tuple((TopicPartition(*each), UNTOLD) for each in partitions), group))
 
     def revoked(partitions: list[Place]) -> None:
+        for partition in partitions:
+            passed.pop(partition, None)
         journal.record(Revoked(name, tuple(TopicPartition(*each) for each in partitions)))
 
     return Consumer(
@@ -233,21 +245,34 @@ def _member(
     )
 
 
-async def _belong(journal: Journal, consumer: Consumer, name: str, group: str) -> None:
+async def _belong(
+    journal: Journal, load: Load, consumer: Consumer, name: str, group: str, passed: dict[Place, int]
+) -> None:
+    committed_at = asyncio.get_running_loop().time()
     while journal.reading.is_set():
         polled = await _polled(journal, name, consumer)
         journal.poll(name, group, polled)
-        positions = {Place(*partition): offset + 1 for partition, offset, _ in polled}
-        if not positions:
-            continue
-        offsets = _offsets(positions)
-        journal.record(Committing(name, group, offsets))
-        try:
-            await consumer.commit(positions)
-            journal.record(Committed(name, group, offsets))
-        except KafkaError as error:
-            journal.setbacks[f"own, commit: {error.code.name}"] += 1
-            journal.record(CommitFailed(name, group, offsets, definite=False))
+        passed.update((Place(*partition), offset + 1) for partition, offset, _ in polled)
+        await asyncio.sleep(load.rest_s)
+        now = asyncio.get_running_loop().time()
+        if now - committed_at > load.commit_every_s:
+            committed_at = now
+            positions = dict(passed)
+            passed.clear()
+            await _commit(journal, name, group, consumer, positions)
+
+
+async def _commit(journal: Journal, name: str, group: str, consumer: Consumer, positions: dict[Place, int]) -> None:
+    if not positions:
+        return
+    offsets = _offsets(positions)
+    journal.record(Committing(name, group, offsets))
+    try:
+        await consumer.commit(positions)
+        journal.record(Committed(name, group, offsets))
+    except KafkaError as error:
+        journal.setbacks[f"own, commit: {error.code.name}"] += 1
+        journal.record(CommitFailed(name, group, offsets, definite=False))
 
 
 async def copier(journal: Journal, load: Load, bootstrap: str, role: str, group: str, protocol: Protocol) -> None:
@@ -259,7 +284,7 @@ async def copier(journal: Journal, load: Load, bootstrap: str, role: str, group:
         name = f"{role}.{life}"
         try:
             async with (
-                _member(journal, bootstrap, name, group, protocol, [PLAIN]) as consumer,
+                _member(journal, bootstrap, name, group, protocol, [PLAIN], {}) as consumer,
                 _transactional_producer(bootstrap, role) as producer,
             ):
                 while journal.reading.is_set():
@@ -270,6 +295,7 @@ async def copier(journal: Journal, load: Load, bootstrap: str, role: str, group:
                             consumer.rewind()
                             back = tuple((TopicPartition(*each), UNTOLD) for each in consumer.assignment())
                             journal.record(Assigned(name, back, group))
+                    await asyncio.sleep(load.rest_s)
         except KafkaError as error:
             journal.setbacks[f"own, copier: {type(error).__name__} {error.code.name}"] += 1
             await asyncio.sleep(0.2)
