@@ -112,7 +112,7 @@ def count_closed(sockets: list[socket.socket]) -> int:
 
 
 def never_read(victim: Victim, topic: str, count: int, seconds: float) -> None:
-    """Half of the connections ask for a whole topic, again and again; half ask small questions; none reads."""
+    """Most of the connections ask for a whole topic, again and again; some ask many small questions; none reads."""
     fetches = b"".join(fetch(topic, number) for number in range(200))
     questions = QUESTION * 5000
     with ExitStack() as wires:
@@ -120,7 +120,7 @@ def never_read(victim: Victim, topic: str, count: int, seconds: float) -> None:
             wire = wires.enter_context(victim.connect(timeout=5, receive_buffer_bytes=4096))
             wire.socket.setblocking(False)
             with suppress(BlockingIOError):
-                wire.socket.send((fetches, questions)[number % 2])
+                wire.socket.send(fetches if number % 20 else questions)
         time.sleep(seconds)
 
 
