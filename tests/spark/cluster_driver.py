@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-
 
 class Work(NamedTuple):
     master: str
@@ -23,6 +21,8 @@ class Work(NamedTuple):
     topic: str
     copy: str
     checkpoint: str
+    settings: str
+    """More of Spark's, as JSON."""
 
 
 def who(rows: Iterable[object]) -> Iterator[tuple[str, str, int]]:
@@ -32,14 +32,11 @@ def who(rows: Iterable[object]) -> Iterator[tuple[str, str, int]]:
 
 def main(work: Work) -> None:
     settings = {
+        **json.loads(work.settings),
         "spark.archives": f"{work.archive}#environment",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
         "spark.cores.max": "2",
-        "spark.driver.extraJavaOptions": QUICK_JVM,
-        "spark.executor.extraJavaOptions": QUICK_JVM,
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "90s",
         "spark.ui.enabled": "false",

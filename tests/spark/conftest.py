@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.sync import Admin, Producer
+from tests import peers
 from tests.peers import DELTA_JARS, SPARK_CONNECTOR_JARS, BarnabasServer, Broker, KafkaServer, java
-from tests.peers import QUICK_JVM as QUICK_KAFKA
-from tests.spark.quick import QUICK_DRIVER_JVM, QUICK_SPARK
+from tests.spark.quick import QUICK_JVM, QUICK_SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +59,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = (
         builder.config("spark.local.dir", str(scratch / "local"))
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={scratch} {QUICK_DRIVER_JVM}")
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={scratch} {QUICK_JVM}")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
@@ -77,7 +77,9 @@ def spark_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with KafkaServer(tmp_path_factory.mktemp("spark-kafka") / "kafka", jvm=(*QUICK_KAFKA[:-1], "-Xmx512m")) as server:
+    with KafkaServer(
+        tmp_path_factory.mktemp("spark-kafka") / "kafka", jvm=(*peers.QUICK_JVM[:-1], "-Xmx512m")
+    ) as server:
         yield server
 
 

@@ -34,7 +34,7 @@ from tests.spark.quick import QUICK_SPARK
 TOPIC = "orders"
 PARTITIONS = 2
 BATCH = 60
-WAVE = 3 * BATCH
+WAVE = 2 * BATCH
 LONGEST_DELAY_S = 1.5
 """After the first batch of a wave: the time of a batch or two, so that every step of a batch is hit some day."""
 EARLY_SHARE = 0.25

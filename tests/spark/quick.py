@@ -5,11 +5,9 @@ Short work ends before code that a better compiler makes for it would pay, be it
 
 from __future__ import annotations
 
-QUICK_DRIVER_JVM = (
-    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
+QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 QUICK_SPARK = {
-    "spark.driver.extraJavaOptions": QUICK_DRIVER_JVM,
+    "spark.driver.extraJavaOptions": QUICK_JVM,
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.peers import HOST, Server, free_port, java
+from tests.spark.quick import QUICK_JVM
 
 WORKERS = 2
 MASTER = "org.apache.spark.deploy.master.Master"
@@ -27,7 +28,7 @@ class SparkDaemon(Server):
             "SPARK_LOCAL_IP": HOST,
             "SPARK_LOCAL_DIRS": str(directory / f"{name}-scratch"),
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dspark.master.rest.enabled=false",
+            "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_JVM} -Dspark.master.rest.enabled=false",
         }
         command = [str(home / "bin" / "spark-class"), main_class, "--host", HOST, "--webui-port", "0", *arguments]
         super().__init__(command, log, log, environment)

@@ -22,10 +22,13 @@ from barnabas.sync import Admin, Consumer, Producer
 from tests.peers import HOST, ROOT, Broker
 from tests.spark import cluster_driver
 from tests.spark.cluster_driver import Work
+from tests.spark.quick import QUICK_JVM, QUICK_SPARK
 from tests.spark.standalone import StandaloneCluster
 
 RECORDS = 1000
 PARTITIONS = 4
+UNUSED = {"..", "include", "tests"}
+"""Programs outside the packages, and a fifth of all the bytes, which nothing runs."""
 
 
 @pytest.fixture
@@ -56,7 +59,7 @@ def install(directory: Path) -> Environment:
     packages = directory / "lib" / version / "site-packages"
     for found in needed({"barnabas": "spark"}):
         for file in found.files or ():
-            if ".." not in file.parts and file.suffix != ".pth" and file.name != "direct_url.json":
+            if UNUSED.isdisjoint(file.parts[:2]) and file.suffix != ".pth" and file.name != "direct_url.json":
                 (packages / file).parent.mkdir(parents=True, exist_ok=True)
                 os.link(str(found.locate_file(file)), packages / file)
     for ours in ("barnabas", "pyspark_barnabas"):
@@ -94,7 +97,9 @@ def test_executors_of_a_cluster_read_and_write_with_the_packed_environment(
         packed.extractall(tmp_path / "driver" / "environment", filter="fully_trusted")
     copy = f"{topic_name}-copy"
     fill(spark_broker, topic_name, copy)
-    work = Work(cluster.url, str(archive), spark_broker.address, topic_name, copy, str(tmp_path / "checkpoint"))
+    settings = json.dumps({**QUICK_SPARK, "spark.executor.extraJavaOptions": QUICK_JVM})
+    checkpoint = str(tmp_path / "checkpoint")
+    work = Work(cluster.url, str(archive), spark_broker.address, topic_name, copy, checkpoint, settings)
     done = subprocess.run(
         [sys.executable, cluster_driver.__file__, *work],
         cwd=tmp_path / "driver",
