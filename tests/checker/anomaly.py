@@ -65,9 +65,12 @@ class Anomaly:
     where: str
     what: str
     evidence: tuple[Moment, ...]
+    others: int = 0
+    """How many more of its name there are in the same place."""
 
     def __str__(self) -> str:
-        return "\n    ".join([f"{self.name.value}: {self.where}: {self.what}", *map(str, self.evidence)])
+        more = f" (and {self.others} more)" if self.others else ""
+        return "\n    ".join([f"{self.name.value}: {self.where}: {self.what}{more}", *map(str, self.evidence)])
 
 
 def short(value: bytes) -> str:

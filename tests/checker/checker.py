@@ -6,10 +6,12 @@ rule looks for one kind of anomaly and tells it by its name, with the events tha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from tests.checker import cluster, commits, cycles, logs, reads, transactions
-from tests.checker.anomaly import Anomaly
+from tests.checker.anomaly import Anomaly, Name
 from tests.checker.expectations import NOTHING_SPECIAL, Expectations
 from tests.checker.facts import Facts
 from tests.checker.history import Event
@@ -42,7 +44,14 @@ RULES: tuple[Callable[[Facts], Iterator[Anomaly]], ...] = (
 
 
 def anomalies(events: Iterable[tuple[float, Event]], expectations: Expectations = NOTHING_SPECIAL) -> list[Anomaly]:
-    """What is wrong with a history, in the order in which it came to light."""
+    """What is wrong with a history, in the order in which it came to light; of each kind in each place one."""
     facts = Facts(tuple(events), expectations)
-    found = [anomaly for rule in RULES for anomaly in rule(facts)]
-    return sorted(found, key=lambda anomaly: anomaly.evidence[-1].at)
+    found: dict[tuple[Name, str], Anomaly] = {}
+    counts: Counter[tuple[Name, str]] = Counter()
+    for rule in RULES:
+        for anomaly in rule(facts):
+            kind = (anomaly.name, anomaly.where)
+            found.setdefault(kind, anomaly)
+            counts[kind] += 1
+    counted = (replace(anomaly, others=counts[kind] - 1) for kind, anomaly in found.items())
+    return sorted(counted, key=lambda anomaly: anomaly.evidence[-1].at)

@@ -10,17 +10,14 @@ from tests.checker.history import FinalLog, Trimmed
 
 
 def inconsistent_offsets(facts: Facts) -> Iterator[Anomaly]:
-    """An offset has one value; the first contradiction of each."""
+    """An offset has one value."""
     for log in facts.logs():
-        reported = set()
         for offset, later in log.conflicts:
-            if offset not in reported:
-                reported.add(offset)
-                first = log.sightings[offset]
-                values = (first.value, later.value)
-                what = f"offset {offset} reused: was {short(first.value)}, is {short(later.value)}"
-                indexes = (*(facts.sends[value].at for value in values), first.at, later.at)
-                yield Anomaly(Name.INCONSISTENT_OFFSETS, str(log.partition), what, facts.evidence(indexes, *values))
+            first = log.sightings[offset]
+            values = (first.value, later.value)
+            what = f"offset {offset} reused: was {short(first.value)}, is {short(later.value)}"
+            indexes = (*(facts.sends[value].at for value in values), first.at, later.at)
+            yield Anomaly(Name.INCONSISTENT_OFFSETS, str(log.partition), what, facts.evidence(indexes, *values))
 
 
 def phantoms(facts: Facts) -> Iterator[Anomaly]:
@@ -44,19 +41,17 @@ def duplicates(facts: Facts) -> Iterator[Anomaly]:
 
 
 def nonmonotonic_sends(facts: Facts) -> Iterator[Anomaly]:
-    """What a producer sends to a partition is there in the order in which it was sent; the first pair that is not."""
+    """What a producer sends to a partition is there in the order in which it was sent."""
     for log in facts.logs():
         latest: dict[str, tuple[int, int]] = {}
         seen: set[bytes] = set()  # the second of two is a duplicate
-        reported: set[str] = set()
         for offset in log.offsets:
             value = log.sightings[offset].value
             sent, number = facts.sent(value), facts.sends[value].number
             before_number, before_offset = latest.get(sent.producer, (-1, -1))
             if number > before_number:
                 latest[sent.producer] = (number, offset)
-            elif value not in seen and sent.producer not in reported and facts.is_ordered(sent):
-                reported.add(sent.producer)
+            elif value not in seen and facts.is_ordered(sent):
                 yield _nonmonotonic_send(facts, log, before_offset, offset)
             seen.add(value)
 
@@ -76,23 +71,18 @@ def _nonmonotonic_send(facts: Facts, log: Log, before_offset: int, offset: int) 
 
 
 def lost_writes(facts: Facts) -> Iterator[Anomaly]:
-    """What was acknowledged or read, and everybody may see, is there at the end; the first that is not."""
+    """What was acknowledged or read, and everybody may see, is there at the end."""
     for log in facts.logs():
         for final_index, final in _finals(facts, log):
-            there = dict(final.records)
-            offsets = [
-                offset
-                for offset in log.offsets
-                if offset >= final.log_start_offset and offset not in there
-                if facts.is_visible(log.sightings[offset].value)
-            ]
-            if offsets:
-                value, index = log.sightings[offsets[0]]
-                neighbours = [v for offset, v in final.records if abs(offset - offsets[0]) == 1]
-                what = f"lost: {short(value)} at {offsets[0]}{_more(len(offsets))}"
-                evidence = facts.evidence((*facts.origin(value), index), value)
-                found = facts.moment(final_index, value, *neighbours)
-                yield Anomaly(Name.LOST_WRITE, str(log.partition), what, (*evidence, found))
+            places = dict(final.records)
+            there = set(places.values())
+            for offset, (value, index) in (*((each, log.sightings[each]) for each in log.offsets), *log.conflicts):
+                if offset >= final.log_start_offset and value not in there and facts.is_visible(value):
+                    neighbours = [places[each] for each in range(offset - 1, offset + 2) if each in places]
+                    evidence = facts.evidence((*facts.origin(value), index), value)
+                    found = facts.moment(final_index, value, *neighbours)
+                    what = f"lost: {short(value)} at {offset}"
+                    yield Anomaly(Name.LOST_WRITE, str(log.partition), what, (*evidence, found))
 
 
 def lost_writes_without_offset(facts: Facts) -> Iterator[Anomaly]:
@@ -100,11 +90,11 @@ def lost_writes_without_offset(facts: Facts) -> Iterator[Anomaly]:
     for log in facts.logs():
         for final_index, final in _finals(facts, log):
             there = {value for _, value in final.records}
-            values = [value for value in log.untold if value not in there and facts.is_visible(value)]
-            if values and final.log_start_offset == 0:
-                what = f"lost: {short(values[0])}, acknowledged without an offset{_more(len(values))}"
-                evidence = facts.evidence((*facts.origin(values[0]), log.untold[values[0]], final_index), values[0])
-                yield Anomaly(Name.LOST_WRITE, str(log.partition), what, evidence)
+            for value, index in log.untold.items() if final.log_start_offset == 0 else ():
+                if value not in there and facts.is_visible(value):
+                    evidence = facts.evidence((*facts.origin(value), index, final_index), value)
+                    what = f"lost: {short(value)}, acknowledged without an offset"
+                    yield Anomaly(Name.LOST_WRITE, str(log.partition), what, evidence)
 
 
 def gaps(facts: Facts) -> Iterator[Anomaly]:
@@ -140,7 +130,3 @@ def _finals(facts: Facts, log: Log) -> Iterator[tuple[int, FinalLog]]:
         event = facts.events[index][1]
         assert isinstance(event, FinalLog)
         yield index, event
-
-
-def _more(count: int) -> str:
-    return f" (and {count - 1} more)" if count > 1 else ""

@@ -38,13 +38,12 @@ def unseen(facts: Facts) -> Iterator[Anomaly]:
 
 def _unseen(facts: Facts, index: int, drained: Drained, log: Log, seen: set[bytes]) -> Iterator[Anomaly]:
     kept = _kept(facts, log)
-    missed = [offset for offset in log.offsets if offset in kept and log.sightings[offset].value not in seen]
-    if missed:
-        value, first = log.sightings[missed[0]]
-        more = f" (and {len(missed) - 1} more)" if len(missed) > 1 else ""
-        what = f"{short(value)} at {missed[0]} was not seen by {', '.join(drained.consumers)}{more}"
-        evidence = facts.evidence((*facts.origin(value), first, index), value)
-        yield Anomaly(Name.UNSEEN, str(log.partition), what, evidence)
+    for offset in log.offsets:
+        value, first = log.sightings[offset]
+        if offset in kept and value not in seen:
+            what = f"{short(value)} at {offset} was not seen by {', '.join(drained.consumers)}"
+            evidence = facts.evidence((*facts.origin(value), first, index), value)
+            yield Anomaly(Name.UNSEEN, str(log.partition), what, evidence)
 
 
 def _kept(facts: Facts, log: Log) -> set[int]:

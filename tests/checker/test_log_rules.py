@@ -70,7 +70,7 @@ def test_a_value_that_is_sent_twice_is_a_mistake_of_the_harness() -> None:
 
 def test_an_acknowledged_record_that_a_crash_takes_is_lost() -> None:
     (anomaly,) = found(sent(PLAIN, A, B), acknowledged(PLAIN, 0, A, B), Fault("crash"), final(PLAIN))
-    assert anomaly.what == "lost: p:0 at 0 (and 1 more)"
+    assert (anomaly.what, anomaly.others) == ("lost: p:0 at 0", 1)
 
 
 def test_a_record_that_vanishes_from_the_middle_is_lost() -> None:
@@ -82,6 +82,12 @@ def test_a_record_that_vanishes_from_the_middle_is_lost() -> None:
 
 def test_a_record_that_was_read_may_not_vanish_either() -> None:
     assert names(sent(PLAIN, A), fetched(PLAIN, (0, A)), final(PLAIN)) == LOST
+
+
+def test_a_record_in_whose_place_another_one_is_is_lost() -> None:
+    for acknowledgements in ((acknowledged(PLAIN, 0, A),), (acknowledged(PLAIN, 0, B), acknowledged(PLAIN, 0, A))):
+        (lost, other) = found(sent(PLAIN, A, B), *acknowledgements, final(PLAIN, B))
+        assert {lost.name, other.name} == {Name.LOST_WRITE, Name.INCONSISTENT_OFFSETS}
 
 
 def test_a_record_of_which_no_offset_was_told_must_be_somewhere() -> None:
@@ -144,7 +150,7 @@ def test_after_an_unclean_election_a_follower_may_give_out_what_its_leader_does_
     before, at_the_end = (sent(PLAIN, A, B), UncleanElection(PLAIN, 1)), final(PLAIN, B)
     by_leader = fetched(PLAIN, (0, A), life=1)
     by_follower = replace(by_leader, from_any_replica=True)
-    assert names(*before, by_leader, at_the_end) == [Name.INCONSISTENT_OFFSETS]
+    assert names(*before, by_leader, at_the_end) == [Name.LOST_WRITE, Name.INCONSISTENT_OFFSETS]
     assert not found(*before, by_follower, at_the_end)
 
 

@@ -56,9 +56,13 @@ def test_a_transaction_does_not_see_itself() -> None:
     assert names(sent_in("t", PLAIN, A), read, committing("t")) == [Name.PRECOMMITTED_READ]
 
 
-def test_a_transaction_is_reported_once() -> None:
+def test_anomalies_of_one_kind_are_told_once_for_a_partition_and_counted() -> None:
     events = (sent_in("t", PLAIN, A, B), polled(PLAIN, (0, A), (1, B)), polled(PLAIN, (0, A), by="d"))
-    assert names(*events) == [Name.PRECOMMITTED_READ]
+    (anomaly,) = found(*events)
+    assert (anomaly.name, anomaly.others) == (Name.PRECOMMITTED_READ, 2)
+    assert str(anomaly).startswith(
+        "precommitted read: plain-0: p:0 at 0, of t, which nobody had asked to commit (and 2 more)\n"
+    )
 
 
 def test_a_source_may_be_counted_in_each_topic_and_tried_again() -> None:

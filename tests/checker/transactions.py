@@ -11,38 +11,27 @@ from tests.checker.history import Outcome, Sent, TransactionEnded
 
 
 def aborted_reads(facts: Facts) -> Iterator[Anomaly]:
-    """What has certainly failed or been aborted is not read; each transaction is reported once."""
-    reported: set[str | bytes] = set()
+    """What has certainly failed or been aborted is not read."""
     for read, offset, value in _records(facts):
-        sent = facts.sent(value)
         transaction = _committed_only(facts, read, value)
         if value in facts.definite_failures:
-            culprit: str | bytes = value
-            end = facts.definite_failures[value]
-            what = f"{short(value)} at {offset}, which was refused"
+            end, what = facts.definite_failures[value], "which was refused"
         elif transaction is not None and transaction.outcome is Outcome.ABORTED:
-            culprit = sent.transaction
-            end = transaction.ends[-1]
-            what = f"{short(value)} at {offset}, of {sent.transaction}, which was aborted"
+            end, what = transaction.ends[-1], f"of {facts.sent(value).transaction}, which was aborted"
         else:
             continue
-        if culprit not in reported:
-            reported.add(culprit)
-            evidence = facts.evidence((facts.sends[value].at, end, read.at), value)
-            yield Anomaly(Name.ABORTED_READ, str(read.partition), what, evidence)
+        evidence = facts.evidence((facts.sends[value].at, end, read.at), value)
+        yield Anomaly(Name.ABORTED_READ, str(read.partition), f"{short(value)} at {offset}, {what}", evidence)
 
 
 def precommitted_reads(facts: Facts) -> Iterator[Anomaly]:
-    """What is not committed yet is not read, not even by its own producer; each transaction is reported once."""
-    reported = set()
+    """What is not committed yet is not read, not even by its own producer."""
     for read, offset, value in _records(facts):
-        sent = facts.sent(value)
         transaction = _committed_only(facts, read, value)
-        if transaction is None or transaction.outcome is Outcome.ABORTED or sent.transaction in reported:
+        if transaction is None or transaction.outcome is Outcome.ABORTED:
             continue
         if transaction.commit_asked is None or transaction.commit_asked > read.at:
-            reported.add(sent.transaction)
-            what = f"{short(value)} at {offset}, of {sent.transaction}, which nobody had asked to commit"
+            what = f"{short(value)} at {offset}, of {facts.sent(value).transaction}, which nobody had asked to commit"
             evidence = facts.evidence((facts.sends[value].at, read.at), value)
             yield Anomaly(Name.PRECOMMITTED_READ, str(read.partition), what, evidence)
 
@@ -64,8 +53,7 @@ def double_processing(facts: Facts) -> Iterator[Anomaly]:
 
 
 def unprocessed(facts: Facts) -> Iterator[Anomaly]:
-    """Transactions that make values of others, and commit how far they have come, leave out none; the first of each
-    partition that they do."""
+    """Transactions that make values of others, and commit how far they have come, leave out none."""
     makers: dict[str, int] = {}
     used: set[bytes] = set()
     for index, sent in facts.of(Sent):
@@ -75,13 +63,13 @@ def unprocessed(facts: Facts) -> Iterator[Anomaly]:
     for (_, partition), attempts in Commits(facts).attempts.items():
         done = [each for each in attempts if each.transaction in makers and each.outcome is Outcome.COMMITTED]
         furthest = max(done, key=lambda each: each.offset, default=None)
-        known = facts.last_log(partition).between(0, furthest.offset) if furthest is not None else ()
-        left_out = next(((o, s) for o, s in known if s.value not in used and facts.is_visible(s.value)), None)
-        if furthest is not None and left_out is not None:
-            offset, (value, first) = left_out
-            what = f"{short(value)} at {offset} is behind the committed offset {furthest.offset}"
-            indexes = (*facts.origin(value), first, makers[furthest.transaction], *furthest.events)
-            yield Anomaly(Name.UNPROCESSED, str(partition), what, facts.evidence(indexes, value))
+        if furthest is None:
+            continue
+        for offset, (value, first) in facts.last_log(partition).between(0, furthest.offset):
+            if value not in used and facts.is_visible(value):
+                what = f"{short(value)} at {offset} is behind the committed offset {furthest.offset}"
+                indexes = (*facts.origin(value), first, makers[furthest.transaction], *furthest.events)
+                yield Anomaly(Name.UNPROCESSED, str(partition), what, facts.evidence(indexes, value))
 
 
 def two_outcomes(facts: Facts) -> Iterator[Anomaly]:
