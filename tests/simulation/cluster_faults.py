@@ -73,7 +73,7 @@ def draw_plan(
         (4, cut_machines),
         (2, lambda rng: cut([(rng.choice(brokers), CLIENTS)])),
         (2, lambda rng: [CutOffStore(rng.choice((CONTROLLER, CONTROLLER, *brokers)), some(rng, 30))]),
-        (2, lambda rng: [fault_plan.draw_disturbance(rng) for _ in range(rng.randint(1, 5))]),
+        (3, lambda rng: [fault_plan.draw_disturbance(rng) for _ in range(rng.randint(1, 5))]),
         (1, lambda rng: [SlowDisk(rng.choice(brokers), some(rng, 30), rng.choice((20, 200)))]),
         (1, lambda rng: [fault_plan.draw_broken_disk(rng, rng.choice(brokers))]),
         (2, lambda rng: [Suspend(rng.choice(brokers), some(rng, 30))]),
@@ -81,7 +81,7 @@ def draw_plan(
         (2, lambda rng: [Elect()]),
         (4, move),
     ]
-    return fault_plan.draw(rng, kinds, count, 10.0)
+    return fault_plan.draw(rng, kinds, count, 5.0)
 
 
 class ClusterFaults:

@@ -1,7 +1,7 @@
 """A group of our own members on one broker, with faults by a plan, all from one seed.
 
-Members come, leave, fall silent and come back; the broker is killed and started again; connections are reset and
-lost. Every member goes on in each of its partitions where the group has committed, and commits the next number. Two
+Members come, leave, fall silent, freeze and come back; the broker is killed and started again; connections are reset
+and lost. Every member goes on in each of its partitions where the group has committed, and commits the next number. Two
 members may believe for a while that a partition is theirs, but the group must take the numbers of one of them only:
 none is skipped and none is taken back. In the end, without faults, every partition has one owner.
 """
@@ -22,10 +22,11 @@ from barnabas.core.errors import KafkaError
 from tests.simulation import fault_plan
 from tests.simulation.admin import Topic, create_topics
 from tests.simulation.brokers import Brokers
-from tests.simulation.fault_plan import Crash, Disturb, Join, Part, Plan, Silence, chosen, some
+from tests.simulation.fault_plan import Crash, Disturb, Freeze, Join, Part, Plan, Silence, chosen, some
 from tests.simulation.machine import Machine
 from tests.simulation.own_producers import own_client
 from tests.simulation.own_readers import GROUP_SETTINGS, PROTOCOLS
+from tests.simulation.simulated_process import Process
 from tests.simulation.world import Verdict, World
 
 MAX_STEPS = 2_000_000
@@ -61,11 +62,17 @@ class Worker:
         self.pause = 0.0
         self._client = own_client(world, name, address)
         self._member = GroupMember(self._client, options, Subscription(frozenset([TOPIC.name])))
+        self._process = Process(world.loop, name)
         self._task: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
-        await self._member.start()
-        self._task = asyncio.ensure_future(self._work())
+        """As a process of its own, on the machine of all clients."""
+        await self._process.start(self._member.start())
+        self._task = self._process.start(self._work())
+
+    def freeze(self, seconds: float) -> None:
+        self._process.stop()
+        self._world.loop.call_later(seconds, self._process.go_on)
 
     def check(self) -> None:
         assert self._task is not None
@@ -74,6 +81,7 @@ class Worker:
 
     async def stop(self, leave: bool) -> None:
         self.check()
+        self._process.go_on()
         assert self._task is not None
         self._task.cancel()
         await asyncio.wait([self._task])
@@ -124,12 +132,13 @@ def plan_of(seed: int) -> Plan:
     kinds: fault_plan.Kinds = [
         (1, lambda rng: [Join()]),
         (1, lambda rng: [Part(round(rng.random(), 4), leaves=rng.random() < 0.5)]),
+        (1, lambda rng: [Freeze(round(rng.random(), 4), 10 + some(rng, 40))]),
         (1, lambda rng: [Silence(round(rng.random(), 4), 15 + some(rng, 30))]),
         # No stalls: a commit that arrives after a later one, which its member sent elsewhere, wins in Kafka too.
         (1, lambda rng: [fault_plan.draw_disturbance(rng, "reset", "lose")]),
         (1, lambda rng: [Crash(BROKER_ID, some(rng, 30))]),
     ]
-    return fault_plan.draw(rng, kinds, rng.randint(4, 8), 30.0)
+    return fault_plan.draw(rng, kinds, rng.randint(4, 8), 15.0)
 
 
 class Run:
@@ -182,6 +191,10 @@ class Run:
                 worker = self.workers[chosen(fault.where, len(self.workers))]
                 self._world.history.trace("silence", worker.name)
                 worker.pause = fault.seconds
+            case Freeze():
+                worker = self.workers[chosen(fault.where, len(self.workers))]
+                self._world.history.trace("freeze", worker.name)
+                worker.freeze(fault.seconds)
             case Disturb():
                 self._world.disturb(fault)
             case Crash():

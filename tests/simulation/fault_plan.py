@@ -128,7 +128,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A member does not poll."""
+    """A member does not poll, but lives."""
+
+    where: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """A member's process stands still, as under SIGSTOP."""
 
     where: float
     seconds: float
@@ -149,6 +157,7 @@ Fault = (
     | Join
     | Part
     | Silence
+    | Freeze
 )
 _FAULTS: dict[str, Callable[..., Fault]] = {kind.__name__: kind for kind in get_args(Fault)}
 
@@ -166,11 +175,11 @@ Kinds = Sequence[tuple[int, Callable[[random.Random], Sequence[Fault]]]]
 
 
 def draw(rng: random.Random, kinds: Kinds, count: int, pause_s: float) -> Plan:
-    """So many faults, with pauses of up to so many seconds before each."""
+    """So many faults, with pauses of so many seconds on average before each; some follow each other closely."""
     steps: list[Step] = []
     weights = [weight for weight, _ in kinds]
     for _ in range(count):
-        after_s = some(rng, pause_s)
+        after_s = some(rng, pause_s * rng.choice((0.02, 2, 4)))
         ((_, draw_faults),) = rng.choices(kinds, weights)
         for fault in draw_faults(rng):
             steps.append(Step(after_s, fault))

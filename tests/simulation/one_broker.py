@@ -65,7 +65,7 @@ def plan_of(seed: int) -> Plan:
         (3, lambda rng: [fault_plan.draw_disturbance(rng)]),
         (2, lambda rng: [fault_plan.draw_broken_disk(rng, BROKER_ID)]),
     ]
-    return fault_plan.draw(rng, kinds, rng.randint(2, 4), 20.0)
+    return fault_plan.draw(rng, kinds, rng.randint(2, 4), 10.0)
 
 
 class Run:
