@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 _PLACES = ("usr/lib/*/faketime/libfaketimeMT.so.1", "usr/lib*/faketime/libfaketimeMT.so.1")
+_SITE = Path(__file__).parent / "faketime_site"
 HOUR_S = 3600
 
 
@@ -32,6 +34,7 @@ class Clock:
             return {}
         return {
             "LD_PRELOAD": str(faketime),
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(_SITE), os.environ.get("PYTHONPATH")))),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
             "FAKETIME_CACHE_DURATION": "1",
             "DONT_FAKE_MONOTONIC": "1",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -34,10 +35,13 @@ def cut_the_end(file: Path, random: Random) -> str:
     return f"the last {size - kept} bytes of {file.parent.name}/{file.name}"
 
 
-def old_segments(data_dir: Path, topics: Iterable[str]) -> list[Path]:
-    """The segments that nothing is appended to, and that no client is likely to read before a scrub does: where
-    librdkafka finds a wrong checksum, it ends its process."""
-    return [segment for logs in _logs(data_dir, topics) for segment in logs[:-_RECENT]]
+def old_segments(data_dir: Path, topics: Iterable[str]) -> list[tuple[Path, int]]:
+    """The segments that nothing is appended to, but for the latest, and the offsets at which they end."""
+    return [
+        (segment, int(following.stem))
+        for logs in _logs(data_dir, topics)
+        for segment, following in pairwise(logs[: 1 - _RECENT])
+    ]
 
 
 def last_segments(data_dir: Path, topics: Iterable[str]) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter, defaultdict
@@ -63,6 +64,11 @@ class Journal:
             known[partition] = max(known.get(partition, -1), records[-1][0])
         if by_partition:
             self.moved(readers)
+
+    def read_by_all(self, partition: str) -> float:
+        """The offset up to which all readers of a partition have read it."""
+        read = [known[each] for known in self.read_up_to.values() for each in list(known) if str(each) == partition]
+        return min(read, default=math.inf)
 
     def fail(self, what: str) -> None:
         self.failures.append(what)
