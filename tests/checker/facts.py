@@ -156,7 +156,9 @@ class Facts:
             yield from logs
 
     def last_log(self, partition: TopicPartition) -> Log:
-        return self._logs.setdefault(partition, [Log(partition)])[-1]
+        if partition not in self._logs:
+            self._logs[partition] = [Log(partition)]
+        return self._logs[partition][-1]
 
     def is_last(self, log: Log) -> bool:
         return self.last_log(log.partition) is log
@@ -336,8 +338,9 @@ class Facts:
             if value not in self.sends or self.sent(value).partition != log.partition:
                 self.phantoms.append((log.partition, offset, Sighting(value, index)))
                 continue
-            first = log.sightings.setdefault(offset, Sighting(value, index))
-            if first.value != value:
+            if offset not in log.sightings:
+                log.sightings[offset] = Sighting(value, index)
+            elif log.sightings[offset].value != value:
                 log.conflicts.append((offset, Sighting(value, index)))
 
     def _place(self, consumer: str, partition: TopicPartition, position: Position) -> None:
