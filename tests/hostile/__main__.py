@@ -27,6 +27,7 @@ from tests.hostile.driver import Outcome
 from tests.hostile.trial import MOST_TIMES_P99, MOST_TIMES_RESIDENT, Figures
 from tests.peers import ROOT
 
+_LOG_LINES = 30  # of the broker, where something went wrong
 _LINE_SECONDS = 60  # between two lines of progress where nobody watches
 
 
@@ -58,6 +59,7 @@ def _attempt(name: str, directory: Path, size: Size, seed: int) -> Figures:
         return carry_out(name, directory, size, seed, _progress(size.frames))
     except (AssertionError, OSError) as error:
         traceback.print_exc()
+        print(*(directory / "broker.log").read_text().splitlines()[-_LOG_LINES:], sep="\n", flush=True)
         return Figures(name, "", None, size.p99_floor_ms, problems=[str(error) or repr(error)])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import socket
 import struct
+import sys
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -20,7 +21,8 @@ from tests.hostile.wire import Wire, encode_request, framed
 
 QUESTION = framed(encode_request(ApiVersionsRequest("x", "1"), 3))
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-_SOURCES = tuple(f"127.0.0.{number}" for number in range(1, 5))  # one address has ports for half a minute only
+_SOURCES = ("127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4") if sys.platform == "linux" else ("127.0.0.1",)
+"""Where connections come from: the ports of one address last for half a minute. Other systems have one on loopback."""
 _STAY_SECONDS = 0.2
 
 

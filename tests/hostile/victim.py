@@ -35,9 +35,6 @@ class Victim:
         assert found is not None
         self._metrics_url = found[1]
 
-    def is_alive(self) -> bool:
-        return self.server.process.poll() is None
-
     def resident_mib(self) -> float:
         return float(self._process.memory_info().rss) / MIB
 
@@ -82,7 +79,7 @@ class Victim:
 
     def is_well(self) -> None:
         """Alive, answering a stranger's program, and without a failure of its own in metrics or log."""
-        assert self.is_alive()
+        assert self.server.process.poll() is None
         # Told to leave the cluster, as whoever may connect may tell it, it is back with its next heartbeats.
         eventually(lambda: answers_metadata(self.address), True, 20)
         listing = subprocess.run(
