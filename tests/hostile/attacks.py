@@ -80,7 +80,7 @@ class Attack:
 
 
 def _make_requests(means: Means) -> Iterator[Sent]:
-    """Those of the attack; a few have been sent already, for the first request of a kind has its codec compiled."""
+    """Those of the attack. A few have been sent before: the first of a kind has its handler loaded, its codec compiled."""
     fuzzer = Fuzzer(means.seed, make_topics(means.victim.address))
     Driver(means.victim.address, fuzzer.requests(WARM_UP_FRAMES)).run()
     return fuzzer.requests(means.size.frames)
@@ -194,7 +194,6 @@ def carry_out(
     )
     descriptors = max(size.idle, size.announcers, size.readers) + 1000
     with many_descriptors(descriptors), attacked(directory, attack.settings) as victim:
-        figures.resident_mib = victim.resident_mib()
         means = Means(victim, size, seed, on_progress)
         prepared = attack.prepare(means)
         with trial(victim, figures, size.calm_seconds):

@@ -60,6 +60,7 @@ def trial(victim: Victim, figures: Figures, calm_seconds: float) -> Iterator[Non
         eventually(lambda: len(witness.seconds) > 2 * _FIRST_RECORDS or bool(witness.problems), True, 20)
         time.sleep(calm_seconds)
         calm = len(witness.seconds)
+        figures.resident_mib = victim.resident_mib()
         began = time.monotonic()
         with _highest_resident(victim, figures):
             yield
