@@ -22,7 +22,7 @@ from barnabas.core.errors import KafkaError
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
     from barnabas.cluster.events import AlterPartition
-    from barnabas.cluster.partition import Partition
+    from barnabas.cluster.replicas import Damaged
     from barnabas.storage.log import Log
 
 _PAUSE_S = 1.0  # before it is looked again whether somebody else has everything
@@ -32,7 +32,7 @@ _log = logs.get_logger(__name__)
 class DamagedReplicas:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._only_copies: set[Log] = set()
+        self._only_copies: set[Damaged] = set()
         self._news = asyncio.Event()
         self._news.set()  # logs may have been opened with damage in them
 
@@ -48,25 +48,25 @@ class DamagedReplicas:
             await self._news.wait()
             self._news.clear()
             while damaged := self._broker.replicas.damaged():
-                departures = [asked for partition in damaged if (asked := self._departure(partition)) is not None]
-                await self._ask(departures)
+                await self._ask([asked for replica in damaged if (asked := self._departure(replica)) is not None])
                 await asyncio.sleep(_PAUSE_S)
             self._only_copies.clear()
 
-    def _departure(self, partition: Partition) -> AlterPartition | None:
+    def _departure(self, replica: Damaged) -> AlterPartition | None:
         """What is to be asked for now; None if there is nobody to leave it to, or the answer is on its way."""
-        broker, log = self._broker, partition.log
-        registration = broker.metadata.image.partition(log.topic, log.partition)
-        if registration is None or log.is_offline or registration.leader_epoch != partition.leader_epoch:
+        broker = self._broker
+        registration = broker.metadata.image.partition(replica.topic, replica.partition)
+        if registration is None or replica.leader_epoch not in (None, registration.leader_epoch):
             return None
         complete = {*registration.isr, *registration.eligible_leader_replicas} - {broker.broker_id}
         if any(broker.metadata.image.is_alive(other) for other in complete):
-            return departure(broker, log.topic, log.partition, registration)
-        if log not in self._only_copies:
-            self._only_copies.add(log)
+            return departure(broker, replica.topic, replica.partition, registration)
+        alone = replica._replace(leader_epoch=None)
+        if alone not in self._only_copies:
+            self._only_copies.add(alone)
             _log.error("damaged replica is the only copy: nothing is deleted, and what is damaged cannot be read; "
-                       "start the other replicas, or restore it from a backup", topic=log.topic,
-                       partition=log.partition, in_sync=list(registration.isr), damage=log.damage)  # fmt: skip
+                       "start the other replicas, or restore it from a backup", topic=replica.topic,
+                       partition=replica.partition, in_sync=list(registration.isr), damage=replica.problem)  # fmt: skip
         return None
 
     async def leave_what_others_have(self) -> None:
@@ -83,9 +83,9 @@ class DamagedReplicas:
                 if broker.broker_id in complete and len(complete) > 1:
                     departures.append(departure(broker, log.topic, log.partition, registration))
                 elif broker.broker_id in complete and len(registration.replicas) > 1:
-                    _log.error("log is damaged or shorter than it was, and no other replica is complete",
-                               topic=log.topic, partition=log.partition, log_end_offset=log.log_end_offset,
-                               damage=log.damage or None)  # fmt: skip
+                    _log.warning("log is damaged or shorter than it was, and no other replica is complete",
+                                 topic=log.topic, partition=log.partition, log_end_offset=log.log_end_offset,
+                                 damage=log.damage or None)  # fmt: skip
             if not departures or await self._ask(departures):
                 return
             await asyncio.sleep(_PAUSE_S)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context
     from barnabas.broker.fetch_sessions import FetchSession, Wanted
     from barnabas.cluster.partition import Partition
+    from barnabas.storage.log_slice import LogSlice
 
 KEY = 1
 _FIRST_VERSION_WITH_RACK = 11
@@ -118,6 +119,7 @@ class Fetch:
                     not size,
                     or_follower=self._or_follower,
                 )
+                aborted = _aborted(partition, offset, found) if isolation_level == READ_COMMITTED else None
             except KafkaError as error:
                 urgent = urgent or error.code not in NOT_URGENT
                 self._refuse(wanted, data, error.code)
@@ -130,7 +132,7 @@ class Fetch:
             data.high_watermark = log.high_watermark
             data.last_stable_offset = log.last_stable_offset
             data.log_start_offset = log.log_start_offset
-            data.aborted_transactions = None
+            data.aborted_transactions = aborted
             partitions.append(partition)
             if len(found):
                 data.records = found
@@ -138,13 +140,6 @@ class Fetch:
                 left = max(0, left - len(found))
                 if not partition.is_leader:
                     follower_bytes += len(found)
-                if isolation_level == READ_COMMITTED:
-                    data.aborted_transactions = [
-                        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-                        for aborted in log.aborted_transactions(offset, found.next_offset)
-                    ]
-            elif isolation_level == READ_COMMITTED:
-                data.aborted_transactions = []
         self._follower_bytes = follower_bytes
         self._leader_bytes = size - follower_bytes
         return results, size, [] if urgent else partitions
@@ -232,6 +227,16 @@ class Fetch:
             return self._broker.replicas.disk_failed(self._partition(wanted), error)
         except KafkaError as refusal:  # it has failed before, or is no longer ours
             return refusal.code
+
+
+def _aborted(partition: Partition, offset: int, found: LogSlice) -> list[AbortedTransaction]:
+    """The transactions whose records a reader is to leave out of what was found."""
+    if not len(found):
+        return []
+    return [
+        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+        for aborted in partition.log.aborted_transactions(offset, found.next_offset)
+    ]
 
 
 def describe(partition: Partition, data: PartitionData) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.cluster.events import Failure
 from barnabas.cluster.image import TOPIC_RESOURCE
@@ -34,7 +34,17 @@ if TYPE_CHECKING:
 
 _LAG_CHECK_SECONDS = 0.5  # where followers leave for the number of records that they lack, which is soon reached
 _WORTH_WAITING_FOR = 200  # new partitions
+_UNREADABLE = "its files cannot be opened"
 _log = logs.get_logger(__name__)
+
+
+class Damaged(NamedTuple):
+    """A replica that is not what it was; the leader epoch is the one that it knows of, if its log could be opened."""
+
+    topic: str
+    partition: int
+    leader_epoch: int | None
+    problem: str
 
 
 class LeadershipFollower(Protocol):
@@ -167,7 +177,7 @@ class Replicas:
                 await self._remove(topic.name, index, topic.id)
                 continue
             key = (topic.name, index)
-            if key in self._unopened:
+            if key in self._unopened and not await self._gives_up_files(key, registration):
                 continue  # until a restart finds it, or it would begin anew with nothing in it
             partition = self.partitions.get(key)
             if partition is not None and self._begins_anew(partition, registration):
@@ -210,6 +220,7 @@ class Replicas:
 
     async def _remove(self, topic: str, index: int, topic_id: bytes) -> None:
         self._unopened.discard((topic, index))
+        self.manager.unreadable_logs.pop((topic, index), None)
         partition = self.partitions.get((topic, index))
         if partition is not None and partition.log.topic_id == topic_id:
             if (topic, index) in self._old_files:
@@ -228,18 +239,39 @@ class Replicas:
 
     # damage
 
-    def damaged(self) -> list[Partition]:
-        """Those that have lost records which they once had, as far as is known."""
-        return [partition for partition in self.partitions.values() if partition.log.damage]
+    def damaged(self) -> list[Damaged]:
+        """The replicas that have lost records which they once had, as far as is known."""
+        found = [
+            Damaged(*key, partition.leader_epoch, partition.log.damage)
+            for key, partition in self.partitions.items()
+            if partition.log.damage and not partition.log.is_offline
+        ]
+        return found + [Damaged(*key, None, _UNREADABLE) for key in self.manager.unreadable_logs]
 
     def _begins_anew(self, partition: Partition, registration: Registration) -> bool:
         return bool(
             partition.log.damage
             and not partition.log.is_offline
-            and self.broker_id not in registration.isr
-            and registration.leader not in (self.broker_id, NO_LEADER)
+            and self.manager.is_taken_up  # else the metadata may be of an earlier life of this broker
             and registration.leader_epoch > partition.leader_epoch
+            and self._is_not_counted_on(registration)
         )
+
+    def _is_not_counted_on(self, registration: Registration) -> bool:
+        complete = (*registration.isr, *registration.eligible_leader_replicas)
+        return registration.leader not in (self.broker_id, NO_LEADER) and self.broker_id not in complete
+
+    async def _gives_up_files(self, key: tuple[str, int], registration: Registration) -> bool:
+        """Whether a log that is too damaged to be opened could be put away, for a new one to be made."""
+        if not self.manager.is_taken_up or not self._is_not_counted_on(registration):
+            return False
+        path = await self.manager.put_away(*key)
+        if path is None:
+            return False
+        self._unopened.discard(key)
+        self._old_files[key] = path
+        self._tell_of_renewal(key, _UNREADABLE)
+        return True
 
     async def _give_up_log(self, partition: Partition) -> None:
         log = partition.log
@@ -249,9 +281,12 @@ class Replicas:
             await self.manager.delete(log)  # damaged before it was complete; the older files were
         elif (path := await self.manager.replace(log)) is not None:
             self._old_files[key] = path
+        self._tell_of_renewal(key, log.damage)
+
+    def _tell_of_renewal(self, key: tuple[str, int], damage: str) -> None:
         self.renewals += 1
-        _log.warning("damaged replica is fetched anew; its files are kept until it is in sync", topic=log.topic,
-                     partition=log.partition, kept=self._old_files.get(key), damage=log.damage)  # fmt: skip
+        _log.warning("damaged replica is fetched anew; its files are kept until it is in sync", topic=key[0],
+                     partition=key[1], kept=self._old_files.get(key), damage=damage)  # fmt: skip
 
     def _remove_old_files(self, key: tuple[str, int]) -> None:
         self.manager.remove_tree_later(self._old_files.pop(key), self.partitions[key].log.config)

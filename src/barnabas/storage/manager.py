@@ -17,6 +17,7 @@ from random import Random
 from typing import Any, Protocol
 
 from barnabas.core import ids, logs
+from barnabas.core.errors import KafkaError
 from barnabas.core.seams import Clock, Disk, Executor
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import TopicPartition
@@ -78,6 +79,8 @@ class LogManager:
         self.directories = [LogDirectory(disk, path) for path in config.log_dirs]
         self.logs: dict[TopicPartition, Log] = {}
         self._closed_logs: dict[TopicPartition, LogDirectory] = {}  # found on disk, not opened so far
+        self.unreadable_logs: dict[TopicPartition, LogDirectory] = {}
+        """Found on disk, but too damaged to be opened."""
         self.is_taken_up = False
         """Whether every log that was found when the broker started has been opened, or is nobody's."""
         self._flushers: dict[Log, Flusher] = {}
@@ -217,6 +220,9 @@ class LogManager:
         except OSError as error:
             self._take_offline(directory, error)
             raise
+        except (KafkaError, ValueError):
+            self.unreadable_logs[topic, partition] = directory
+            raise
         directory.forget((topic, partition))
         if opened is None:
             return None
@@ -268,6 +274,19 @@ class LogManager:
     async def replace(self, log: Log) -> str | None:
         """Forget a log, for a new one to take its place; where its files are kept, None if its disk has failed."""
         return await self._forget(log, STRAY_SUFFIX)
+
+    async def put_away(self, topic: str, partition: int) -> str | None:
+        """Let go of a log that was too damaged to be opened; where its files are kept, None if it was not that."""
+        directory = self.unreadable_logs.pop((topic, partition), None)
+        if directory is None or directory.is_offline:
+            return None
+        try:
+            path = await self._rename(f"{directory.path}/{topic}-{partition}", STRAY_SUFFIX)
+        except OSError as error:
+            self._take_offline(directory, error)
+            return None
+        directory.forget((topic, partition))
+        return path
 
     async def _forget(self, log: Log, suffix: str) -> str | None:
         del self.logs[log.topic, log.partition]
@@ -391,6 +410,9 @@ class LogManager:
                     log.delete_old_segments(self.clock.now_ms())
                 except OSError as error:
                     self.fail(log, error)
+                except KafkaError as error:
+                    _log.error("old segments not deleted", topic=log.topic, partition=log.partition, problem=str(error))
+                    self.scrubber.suspect(log, log.log_start_offset)
                 await asyncio.sleep(0)  # a thousand logs must not hold the loop in one piece
 
     async def _expire_producers(self) -> None:

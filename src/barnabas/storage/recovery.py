@@ -119,7 +119,11 @@ def open_log(
             _log.error("log is damaged at its end", topic=topic, partition=partition, problem=log.damage)
     log.is_short = recovery.dropped_bytes > 0 or log.log_end_offset < state.recovery_point
     if log.log_end_offset < log.log_start_offset:
-        log.truncate_fully_and_start_at(log.log_start_offset)
+        if state.is_clean and not log.is_short:
+            _log.error("log start offset is beyond the log; done without", log=log)
+            log.log_start_offset = segments.first.base_offset
+        else:
+            log.truncate_fully_and_start_at(log.log_start_offset)
     snapshots.truncate_to(log.log_end_offset)
     snapshots.remove_strays({segment.base_offset for segment in segments})
     log.leader_epochs.truncate_from_end(log.log_end_offset)
@@ -255,7 +259,7 @@ def _keep_what_is_valid(log: Log, segment: Segment, excess: int, following: list
     for each, data in ((segment, tail), *((each, each.file.read(0, each.size)) for each in following)):
         path = each.path(DAMAGED_SUFFIX)
         log.disk.replace(path, data)
-        _log.error("records behind a damaged batch are kept in a file", path=path, size_bytes=len(data))
+        _log.warning("records behind a damaged batch are kept in a file", path=path, size_bytes=len(data))
 
 
 def _has_valid_batch(tail: bytes) -> bool:

@@ -51,11 +51,12 @@ def _leading(log: Log, rule: Callable[[Segment, int], bool]) -> list[Segment]:
 
 
 def _older_than(oldest_ms: int) -> Callable[[Segment, int], bool]:
-    def is_older(segment: Segment, end_offset: int) -> bool:
+    def has_expired(segment: Segment, end_offset: int) -> bool:
         timestamp = segment.max_timestamp
-        return (timestamp if timestamp > NO_TIMESTAMP else segment.created_ms) < oldest_ms
+        is_older = (timestamp if timestamp > NO_TIMESTAMP else segment.created_ms) < oldest_ms
+        return is_older and segment.last_timestamp() < oldest_ms  # an index may be wrong, and this is for good
 
-    return is_older
+    return has_expired
 
 
 def _within_first_bytes(too_much: int) -> Callable[[Segment, int], bool]:

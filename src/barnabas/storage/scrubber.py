@@ -150,8 +150,7 @@ class Scrubber:
         if not self._is_sound(log) or segment not in log.segments or segment.truncations != truncations:
             return  # it was deleted, cut or compacted while it was read
         if not finding.is_index:
-            self.totals = self.totals._replace(damaged_segments=self.totals.damaged_segments + 1)
-            self._on_damage(log, finding.problem)
+            self._damaged(log, finding.problem)
             return
         try:
             await self._executor.submit(_build_indexes, self._disk, segment.twin(log.config))
@@ -166,11 +165,15 @@ class Scrubber:
         self.totals = self.totals._replace(rebuilt_indexes=self.totals.rebuilt_indexes + 1)
         _log.warning("damaged index built again", topic=log.topic, partition=log.partition, problem=finding.problem)
 
+    def _damaged(self, log: Log, problem: str) -> None:
+        self.totals = self.totals._replace(damaged_segments=self.totals.damaged_segments + 1)
+        self._on_damage(log, problem)
+
     def _failed(self, log: Log, segment: Segment, error: OSError) -> None:
         if not self._is_sound(log) or segment not in log.segments:
             return  # it was deleted meanwhile
         if isinstance(error, FileNotFoundError):
-            self._on_damage(log, str(error))
+            self._damaged(log, str(error))
         else:
             self._host.fail(log, error)
 
@@ -203,6 +206,11 @@ class Scrubber:
 
     async def _look_at(self, log: Log, offset: int) -> None:
         """Most suspicions are unfounded, so the whole segment is read only if there is something wrong at the place."""
+        try:
+            log.aborted_transactions(offset, log.log_end_offset)
+        except KafkaError as error:
+            self._damaged(log, str(error))
+            return
         try:
             glance = log.read(offset, _GLANCE_BYTES, log.log_end_offset, True)
             if await self._executor.submit(_is_valid, glance):

@@ -22,7 +22,7 @@ from barnabas.storage.log_config import LogConfig
 from barnabas.storage.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from barnabas.storage.offset_index import CorruptIndex, OffsetIndex
 from barnabas.storage.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
-from barnabas.storage.time_index import TimeIndex
+from barnabas.storage.time_index import TimeEntry, TimeIndex
 from barnabas.storage.txn_index import TxnIndex
 
 LOG_SUFFIX = ".log"
@@ -117,7 +117,7 @@ class Segment:
             try:
                 self._txn_index = TxnIndex.decode(self._disk.read_bytes(path) if self._disk.exists(path) else b"")
             except CorruptIndex as error:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}: {error}; remove it and restart") from error
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{path}: {error}; restore this replica") from error
         return self._txn_index
 
     def _load_indexes(self) -> Indexes:
@@ -344,13 +344,24 @@ class Segment:
         self._load_max_timestamp()
         return self._max_timestamp_offset
 
+    def last_timestamp(self) -> int:
+        """The greatest timestamp of the last few batches, by themselves: no index has to be right for it."""
+        start = self.indexes.offset.last_entry().position
+        return max((header.time_to_index for _, header in self.headers(start)), default=NO_TIMESTAMP)
+
+    def _last_time_entry(self) -> TimeEntry:
+        file = self._disk.open(self.path(TIME_INDEX_SUFFIX))
+        size = file.size()
+        if size % TIME_ENTRY_SIZE:
+            return self.rebuild_indexes().time.last_entry()
+        last = file.read(max(size - TIME_ENTRY_SIZE, 0), TIME_ENTRY_SIZE)
+        return TimeIndex.decode(self.base_offset, last).last_entry()
+
     def _load_max_timestamp(self) -> None:
         if self._max_timestamp != _UNKNOWN:
             return
         if self.saved:  # then the last entry tells, and is read without loading the rest
-            file = self._disk.open(self.path(TIME_INDEX_SUFFIX))
-            last = file.read(max(file.size() - TIME_ENTRY_SIZE, 0), TIME_ENTRY_SIZE)
-            timestamp, offset = TimeIndex.decode(self.base_offset, last).last_entry()
+            timestamp, offset = self._last_time_entry()
         else:
             timestamp, offset = self.indexes.time.last_entry()
             for _, header in self.headers(self.indexes.offset.lookup(offset)):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from barnabas.broker.damaged_replicas import DamagedReplicas
 from barnabas.cluster.events import AlterPartition
+from barnabas.cluster.replicas import Damaged
 from barnabas.core.errors import ErrorCode, KafkaError
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.unit.cluster.clusters import TestCluster
@@ -34,7 +34,7 @@ class Broker:
         self.metadata = TestCluster(3)
         self.metadata.create(*replicas, **configs)
         self.log = Log()
-        self.partition = SimpleNamespace(log=self.log, leader_epoch=0)
+        self.leader_epoch = 0
         self.controller = self.replicas = self
         self.asked: list[AlterPartition] = []
         self._refusals = refusals
@@ -43,8 +43,8 @@ class Broker:
     def broker_epoch(self) -> int:
         return self.metadata.image.brokers[BROKER].epoch
 
-    def damaged(self) -> list[Any]:
-        return [self.partition] if self.log.damage else []
+    def damaged(self) -> list[Damaged]:
+        return [Damaged("orders", 0, self.leader_epoch, self.log.damage)] if self.log.damage else []
 
     def logs(self) -> list[Any]:
         return [self.log]
@@ -133,7 +133,7 @@ def test_the_next_damage_is_heard_of_after_a_replica_has_begun_anew() -> None:
     broker = Broker(2, 1, 3)
 
     def begins_anew(replicas: DamagedReplicas) -> None:
-        broker.partition.leader_epoch = 1
+        broker.leader_epoch = 1
         broker.log.damage = ""
 
     def is_damaged_again(replicas: DamagedReplicas) -> None:

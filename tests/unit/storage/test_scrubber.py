@@ -9,9 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.records.control import ControlType, EndMarker
 from barnabas.storage.log import Log
 from barnabas.storage.segment import Segment
-from tests.unit.storage.storage_helpers import append, values
+from tests.unit.storage.storage_helpers import NOW_MS, append, values
 from tests.unit.storage.test_log_manager import managed, on_a_loop
 
 SMALL: dict[str, Any] = {"segment_bytes": 900, "index_interval_bytes": 150}
@@ -141,6 +145,23 @@ async def test_a_place_that_somebody_could_not_use_is_looked_at_at_once_also_whe
         assert [log for log, _ in run.damaged] == [damaged]
         await asyncio.sleep(A_MOMENT_S)
         assert (scrubber.totals.damaged_segments, scrubber.totals.rebuilt_indexes) == (1, 1)
+
+
+@on_a_loop
+async def test_a_transaction_index_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
+    async with managed(tmp_path) as run:
+        log = await run.log(0, **SMALL)
+        append(log, b"x", producer=(5, 0, 0), transactional=True)
+        log.append_end_marker(EndMarker(ControlType.ABORT, 0), 5, 0, 0, NOW_MS)
+        fill(log)
+        segment = (await sealed(log))[0]
+        os.truncate(segment.path(".txnindex"), 3)
+        log.indexes_rebuilt(segment)
+        with pytest.raises(KafkaError) as caught:
+            log.aborted_transactions(0, 1)
+        assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+        run.manager.scrubber.suspect(log, 0)
+        await until(lambda: run.damaged)
 
 
 @on_a_loop

@@ -282,3 +282,10 @@ def test_damage_since_a_clean_stop_is_known_and_nothing_is_cut(tmp_path: Path) -
     assert str(path) in again.damage
     assert (again.is_short, recovery.scanned_segments, again.log_end_offset) == (False, 0, len(appended))
     assert path.read_bytes() == data
+
+
+def test_a_log_start_offset_beyond_the_log_is_not_believed_after_a_clean_stop(tmp_path: Path) -> None:
+    log, appended = _filled(tmp_path)
+    log.close()
+    again, _ = reopen(tmp_path, LogState(True, log.recovery_point, log_start_offset=1 << 40), **SMALL)
+    assert (again.log_start_offset, values(again)) == (0, appended)

@@ -76,3 +76,20 @@ def test_records_without_a_time_age_with_their_segment(tmp_path: Path) -> None:
     append(log, timestamp_ms=-1)
     assert log.delete_old_segments(NOW_MS + 1000) == 0
     assert log.delete_old_segments(NOW_MS + 1001) == 1
+
+
+def test_a_segment_is_not_deleted_for_what_a_damaged_time_index_says(tmp_path: Path) -> None:
+    log = new_log(tmp_path, segment_bytes=900, retention_ms=1000)
+    for number in range(40):
+        append(log, b"x" * 30, timestamp_ms=NOW_MS + number)
+    job = log.prepare_flush()
+    job.run(log.disk)
+    log.complete_flush(job)
+    segments = len(log.segments)
+    for segment in list(log.segments)[:-1]:
+        path = Path(segment.path(".timeindex"))
+        path.write_bytes(path.read_bytes()[:-12] + bytes(12))
+        segment.reload_indexes()
+        assert segment.max_timestamp == 0
+    assert log.delete_old_segments(NOW_MS + 500) == 0
+    assert log.delete_old_segments(NOW_MS + 2000) == segments
