@@ -80,7 +80,7 @@ class Attack:
 
 
 def _make_requests(means: Means) -> Iterator[Sent]:
-    """Those of the attack. A few have been sent before: the first of a kind has its handler loaded, its codec compiled."""
+    """Those of the attack. A few are sent before: the first of a kind has its handler loaded and its codec compiled."""
     fuzzer = Fuzzer(means.seed, make_topics(means.victim.address))
     Driver(means.victim.address, fuzzer.requests(WARM_UP_FRAMES)).run()
     return fuzzer.requests(means.size.frames)
