@@ -249,7 +249,13 @@ def _belong(journal: Journal, load: Load, bootstrap: str, name: str, group: str,
         if lost:
             journal.record(Revoked(name, lost))
 
-    choices = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False, **protocol}
+    choices = {
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "max.poll.interval.ms": load.poll_interval_ms,
+        **protocol,
+    }
     consumer = Consumer({**_consumer(bootstrap), **choices})
     consumer.subscribe(list(load.topics), on_assign=assigned, on_revoke=revoked, on_lost=revoked)
     committed_at = time.monotonic()

@@ -28,6 +28,8 @@ class Load:
     rest_s = 0.1
     """Between two transactions or polls, so that they are about more than one record."""
     commit_every_s = 0.5
+    poll_interval_ms = 45_000
+    """After this time a group goes on without a member that does not give up what it should."""
 
     def __init__(self, seed: object, rate: float) -> None:
         self._seed = seed

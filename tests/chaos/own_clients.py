@@ -238,6 +238,7 @@ def _member(
         auto_offset_reset="earliest",
         isolation_level="read_committed",
         session_timeout_ms=6000 if protocol == "classic" else None,
+        max_poll_interval_ms=Load.poll_interval_ms,
         request_timeout_ms=REQUEST_TIMEOUT_MS,
         on_assigned=assigned,
         on_revoked=revoked,

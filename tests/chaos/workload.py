@@ -12,8 +12,9 @@ from tests.chaos.journal import Journal
 from tests.chaos.load import PLAIN, Load
 
 END_WITHIN_S = 120.0
-_COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky", "session.timeout.ms": 6000}
-_EAGER = {"partition.assignment.strategy": "range", "session.timeout.ms": 6000}
+_CLASSIC = {"session.timeout.ms": 6000}
+_COOPERATIVE = {**_CLASSIC, "partition.assignment.strategy": "cooperative-sticky"}
+_EAGER = {**_CLASSIC, "partition.assignment.strategy": "range"}
 _NEW = {"group.protocol": "consumer"}
 
 WRITERS = ("ann", "ben", "tim", "tom")
