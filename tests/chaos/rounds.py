@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -96,9 +97,10 @@ def run(chosen: Round, seconds: float, network: Network, directory: Path, show: 
             show("the brokers run")
             _live(chosen, world, seconds, verdict, show)
             verdict.problems += closing.compare_replicas(journal, world.brokers, TOPICS)
-        except (AssertionError, OSError, RuntimeError) as error:
+        except Exception as error:
             verdict.problems.append(f"{type(error).__name__}: {error}")
             with (directory / "threads.txt").open("w") as threads:
+                traceback.print_exception(error, file=threads)
                 faulthandler.dump_traceback(threads)
     verdict.problems += journal.failures
     verdict.problems += map(str, judge(journal))
