@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import subprocess
@@ -168,9 +169,8 @@ def test_ctrl_c_stops_between_commits_and_a_second_run_is_refused(
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         try:
             assert running.stderr is not None
-            for line in running.stderr:
-                if line.startswith("clicks: batch 0"):
-                    break
+            told = [*itertools.takewhile(lambda line: not line.startswith("clicks: batch 0"), running.stderr)]
+            assert running.poll() is None, "".join(told)
             assert "is run already, by process" in pipeline("run", file).stderr
             assert printed(pipeline("status", file, "-o", "json"))["is_running"]
             eventually(lambda: _is_served(port), True, timeout=120)
