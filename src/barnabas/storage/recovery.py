@@ -231,7 +231,7 @@ def _rebuild(log: Log, snapshots: Snapshots, doubtful: list[Segment], recovery_p
         recovery.scanned_bytes += segment.size
         excess = _scan(log, segment, dense_from)
         if excess:
-            _keep_what_is_valid(log, segment, excess, doubtful[number + 1 :])
+            _keep_if_valid(log, segment, excess)
             recovery.dropped_bytes += excess
             segment.file.truncate(segment.size)
             _drop(log, doubtful[number + 1 :], recovery)
@@ -250,16 +250,12 @@ def _rebuild(log: Log, snapshots: Snapshots, doubtful: list[Segment], recovery_p
     return recovery
 
 
-def _keep_what_is_valid(log: Log, segment: Segment, excess: int, following: list[Segment]) -> None:
+def _keep_if_valid(log: Log, segment: Segment, excess: int) -> None:
     """Copy what is about to be cut off, if there are records in it that could be read."""
     tail = segment.file.read(segment.size, excess)
-    following = [each for each in following if each.size]
-    if not following and not _has_valid_batch(tail):
-        return
-    for each, data in ((segment, tail), *((each, each.file.read(0, each.size)) for each in following)):
-        path = each.path(DAMAGED_SUFFIX)
-        log.disk.replace(path, data)
-        _log.warning("records behind a damaged batch are kept in a file", path=path, size_bytes=len(data))
+    if _has_valid_batch(tail):
+        log.disk.replace(segment.path(DAMAGED_SUFFIX), tail)
+        _log.warning("records behind a damaged batch are kept", path=segment.path(DAMAGED_SUFFIX))
 
 
 def _has_valid_batch(tail: bytes) -> bool:
@@ -275,10 +271,14 @@ def _has_valid_batch(tail: bytes) -> bool:
 
 
 def _drop(log: Log, segments: list[Segment], recovery: Recovery) -> None:
+    """Take out segments behind the end of what makes sense; their records are kept."""
     log.segments.remove(segments)
     for segment in segments:
         recovery.dropped_segments += 1
         recovery.dropped_bytes += segment.size
+        if segment.size:
+            log.disk.rename(segment.path(LOG_SUFFIX), segment.path(DAMAGED_SUFFIX))
+            _log.warning("records behind a damaged batch are kept", path=segment.path(DAMAGED_SUFFIX))
         for path in segment.paths():
             log.disk.remove(path)
 

@@ -33,6 +33,7 @@ RATE = "barnabas.scrub.bytes.per.second"
 _FIRST_PAUSE_S = 60.0  # a broker that starts has better things to do
 _LONGEST_PAUSE_S = 365 * 86_400.0  # no timer takes much more
 _REST_PER_WORK = 9  # of a thread's time, which is in part the event loop's, a tenth
+_LONGEST_REST_S = 0.1  # a thread that waits for a busy processor has not worked for so long
 _GLANCE_BYTES = 1024 * 1024  # what a follower is sent at once
 _CALM_S = 10.0  # a log that was suspected in vain is not suspected again for so long
 
@@ -138,7 +139,8 @@ class Scrubber:
                 self.totals = self.totals._replace(read_bytes=self.totals.read_bytes + size)
                 if not is_hurried:
                     seconds = self._clock.monotonic() - began
-                    await asyncio.sleep(max(size / self._config[RATE], seconds * _REST_PER_WORK))
+                    rest = min(seconds * _REST_PER_WORK, _LONGEST_REST_S)
+                    await asyncio.sleep(max(size / self._config[RATE], rest))
         except OSError as error:
             self._failed(log, segment, error)
         finally:
