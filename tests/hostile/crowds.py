@@ -57,10 +57,10 @@ def ask(one: socket.socket) -> None:
     assert len(one.recv(4096)) > 4
 
 
-def storm(victim: Victim, per_second: int, seconds: float) -> int:
+def storm(victim: Victim, per_second: int, seconds: float) -> None:
     """So many new connections every second: one asks and is answered, one breaks off in the middle, one says nothing.
 
-    Half of them end with a reset. Gives how many were answered, which must be all that asked.
+    Half of them end with a reset.
     """
     total, answered = int(per_second * seconds), 0
     began = time.monotonic()
@@ -76,7 +76,6 @@ def storm(victim: Victim, per_second: int, seconds: float) -> int:
         answered += _leave(*present.popleft()[1:])
     asked = (total + 2) // 3
     assert answered == asked, f"{answered} of {asked} questions were answered"
-    return total
 
 
 def _leave(number: int, one: socket.socket) -> bool:
