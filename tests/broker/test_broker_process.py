@@ -43,6 +43,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory, metrics: Metrics) -> Itera
 # stopping and starting
 
 
+@pytest.mark.alone
 def test_it_stops_in_time_with_connections_open_and_requests_waiting(tmp_path: Path) -> None:
     with (
         BarnabasServer(tmp_path / "data") as server,
@@ -62,6 +63,7 @@ def test_it_stops_in_time_with_connections_open_and_requests_waiting(tmp_path: P
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
+@pytest.mark.alone
 def test_it_stops_in_time_while_a_client_does_not_read_its_answers(tmp_path: Path) -> None:
     with BarnabasServer(tmp_path / "data") as server, Client(server.address) as client:
         topic = client.create_topic()

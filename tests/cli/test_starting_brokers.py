@@ -34,6 +34,7 @@ def refused(*arguments: str, **environment: str) -> str:
     return line
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_cleanly_within_three_seconds(tmp_path: Path, number: signal.Signals) -> None:
     with BarnabasServer(tmp_path / "data") as server:

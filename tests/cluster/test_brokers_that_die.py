@@ -36,6 +36,7 @@ def create_topic(address: str, name: str, partitions: int) -> ErrorCode:
     return ErrorCode(result.error_code)
 
 
+@pytest.mark.alone
 def test_another_controller_takes_over_at_once(cluster: Cluster) -> None:
     seconds_until(lambda: cluster.controller() in NUMBERS, KNOWN_WITHIN_S)
     first = cluster.controller()
