@@ -27,7 +27,7 @@ SETTINGS = {
     "transaction.state.log.min.isr": "2",
     "transaction.state.log.num.partitions": "4",
     "log.segment.bytes": str(1 << 20),  # several segments, so that closed ones can be damaged
-    "log.roll.ms": "10000",
+    "log.roll.ms": "20000",
     "barnabas.scrub.interval.ms": "1000",
     "log.retention.ms": "-1",  # a clock that is an hour ahead must not take anything away
     "broker.session.timeout.ms": "3000",
