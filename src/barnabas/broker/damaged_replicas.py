@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.departures import departure
 from barnabas.core import logs
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from barnabas.storage.log import Log
 
 _PAUSE_S = 1.0  # before it is looked again whether somebody else has everything
+_FINAL = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)  # somebody else has our id now
 _log = logs.get_logger(__name__)
 
 
@@ -86,17 +87,23 @@ class DamagedReplicas:
                     _log.warning("log is damaged or shorter than it was, and no other replica is complete",
                                  topic=log.topic, partition=log.partition, log_end_offset=log.log_end_offset,
                                  damage=log.damage or None)  # fmt: skip
-            if not departures or await self._ask(departures):
+            refusals = await self._ask(departures)
+            if not refusals:
                 return
+            for refusal in refusals:
+                if refusal.code in _FINAL:
+                    raise refusal
             await asyncio.sleep(_PAUSE_S)
             await broker.metadata.refresh()
 
-    async def _ask(self, departures: list[AlterPartition]) -> bool:
-        """Whether all were granted."""
+    async def _ask(self, departures: list[AlterPartition]) -> list[KafkaError]:
+        """Have them carried out; those that were refused are to be asked for again."""
         answers = await asyncio.gather(*map(self._broker.controller.submit, departures), return_exceptions=True)
-        refusals = [answer for answer in answers if isinstance(answer, BaseException)]
-        for refusal in refusals:
-            if not isinstance(refusal, KafkaError):
-                raise refusal
-            _log.warning("damaged replica not left, trying again", problem=str(refusal))
-        return not refusals
+        refusals = []
+        for answer in answers:
+            if isinstance(answer, KafkaError):
+                refusals.append(answer)
+                _log.warning("damaged replica not left, trying again", problem=str(answer))
+            elif isinstance(answer, BaseException):
+                raise answer
+        return refusals

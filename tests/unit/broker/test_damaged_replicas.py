@@ -35,13 +35,14 @@ class Broker:
         self.metadata.create(*replicas, **configs)
         self.log = Log()
         self.leader_epoch = 0
+        self.own_epoch: int | None = None
         self.controller = self.replicas = self
         self.asked: list[AlterPartition] = []
         self._refusals = refusals
 
     @property
     def broker_epoch(self) -> int:
-        return self.metadata.image.brokers[BROKER].epoch
+        return self.metadata.image.brokers[BROKER].epoch if self.own_epoch is None else self.own_epoch
 
     def damaged(self) -> list[Damaged]:
         return [Damaged("orders", 0, self.leader_epoch, self.log.damage)] if self.log.damage else []
@@ -144,7 +145,9 @@ def test_the_next_damage_is_heard_of_after_a_replica_has_begun_anew() -> None:
     assert broker.metadata.partition().leader_epoch == 2
 
 
-def leave_before_it_may_lead(broker: Broker) -> None:
+def leave_before_it_may_lead(broker: Broker, epoch: int | None = None) -> None:
+    broker.own_epoch = epoch
+
     async def run() -> None:
         broker.metadata.refresh = lambda: asyncio.sleep(0)  # type: ignore[attr-defined]
         await DamagedReplicas(broker).leave_what_others_have()  # type: ignore[arg-type]
@@ -174,6 +177,16 @@ def test_a_log_that_lost_its_end_gives_up_its_claim_to_be_complete() -> None:
     broker.log.is_short = True
     leave_before_it_may_lead(broker)
     assert broker.metadata.partition().eligible_leader_replicas == (2,)
+
+
+def test_a_broker_whose_place_was_taken_does_not_ask_for_ever() -> None:
+    broker = all_down()
+    broker.log.is_short = True
+    epoch = broker.broker_epoch
+    broker.metadata.register(BROKER)
+    with pytest.raises(KafkaError) as caught:
+        leave_before_it_may_lead(broker, epoch)
+    assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
 def test_a_log_that_was_opened_with_damage_gives_it_up_too() -> None:
