@@ -30,8 +30,8 @@ SETTINGS = {
     "log.roll.ms": "20000",
     "barnabas.scrub.interval.ms": "1000",
     "log.retention.ms": "-1",  # a clock that is an hour ahead must not take anything away
-    "broker.session.timeout.ms": "3000",
-    "broker.heartbeat.interval.ms": "300",
+    "broker.session.timeout.ms": "5000",
+    "broker.heartbeat.interval.ms": "500",
     "zookeeper.session.timeout.ms": "4000",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
