@@ -88,6 +88,7 @@ def committed_values(broker: Broker, topic: str) -> Counter[bytes]:
     return found
 
 
+@pytest.mark.timeout(900)
 def test_executors_of_a_cluster_read_and_write_with_the_packed_environment(
     cluster: StandaloneCluster, spark_broker: Broker, topic_name: str, tmp_path: Path
 ) -> None:
@@ -106,7 +107,7 @@ def test_executors_of_a_cluster_read_and_write_with_the_packed_environment(
         env={**os.environ, "PYSPARK_PYTHON": "./environment/bin/python", "SPARK_LOCAL_IP": HOST},
         stdout=subprocess.PIPE,
         text=True,
-        timeout=360,
+        timeout=600,
         check=True,
     )
     tasks = json.loads(done.stdout)
