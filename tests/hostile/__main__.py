@@ -93,6 +93,7 @@ def _show(results: list[Figures]) -> None:
             each.attack,
             each.work,
             f"{each.seconds:,.0f}",
+            f"{each.cold_mib:.0f}",
             f"{each.resident_mib:.0f}",
             f"{each.highest_mib:.0f}",
             f"{each.p99_ms:.1f}",
@@ -103,14 +104,15 @@ def _show(results: list[Figures]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(table)
     console.print(
-        f"Resident memory may grow to {MOST_TIMES_RESIDENT:g} times its start (bombs: by what is opened at once), "
+        f"Resident memory may grow to {MOST_TIMES_RESIDENT:g} times what it was, or by what the attack is allowed, "
         f"a healthy client's p99 to {MOST_TIMES_P99:g} times what it was, or to {Size().p99_floor_ms:g} ms "
-        f"(bombs: {ATTACKS['bomb-gzip'].p99_floor_ms:g} ms). Load of the machine: {os.getloadavg()[0]:.1f}.",
+        f"(never-read, bombs: {ATTACKS['never-read'].p99_floor_ms:g} ms). "
+        f"Load of the machine: {os.getloadavg()[0]:.1f}.",
         highlight=False,
     )
 
 
-_COLUMNS = ("attack", "work", "s", "MiB before", "highest", "p99 ms before", "during", "slowest", "")
+_COLUMNS = ("attack", "work", "s", "MiB cold", "before", "highest", "p99 ms before", "during", "slowest", "")
 
 
 def _save(results: list[Figures], seed: int) -> Path:

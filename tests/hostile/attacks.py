@@ -46,6 +46,7 @@ class Size(NamedTuple):
     announcers: int = 1000
     announcing_seconds: float = 10
     readers: int = 1000
+    questioners: int = 20
     reading_seconds: float = 20
     bombs: int = 20
     calm_seconds: float = 5
@@ -126,7 +127,8 @@ def _fill_a_topic(means: Means) -> str:
 
 
 def _never_read(means: Means, topic: str) -> None:
-    never_read(means.victim, topic, means.size.readers, means.size.reading_seconds)
+    size = means.size
+    never_read(means.victim, topic, size.readers, size.questioners, size.reading_seconds)
 
 
 def _make_bombs(codec: Compression, _: Means) -> list[tuple[bytes, bool]]:
@@ -165,10 +167,11 @@ ATTACKS = {
         most_mib=40,  # one that has begun a frame has 4 KiB more
     ),
     "never-read": Attack(
-        "{readers:,} readers that never read, for {reading_seconds:g} s",
+        "{readers:,} readers and {questioners:,} questioners that never read, for {reading_seconds:g} s",
         _never_read,
         _fill_a_topic,
         most_mib=60,  # each holds one reply at most, and the requests that came with it
+        p99_floor_ms=250,  # every questioner has 32 small requests served in a turn of the loop
     ),
     **{
         f"bomb-{codec.codec_name}": Attack(
@@ -192,8 +195,9 @@ def carry_out(
     figures = Figures(
         name, attack.work.format(**size._asdict()), attack.most_mib, max(attack.p99_floor_ms, size.p99_floor_ms)
     )
-    descriptors = max(size.idle, size.announcers, size.readers) + 1000
+    descriptors = max(size.idle, size.announcers, size.readers + size.questioners) + 1000
     with many_descriptors(descriptors), attacked(directory, attack.settings) as victim:
+        figures.cold_mib = victim.resident_mib()
         means = Means(victim, size, seed, on_progress)
         prepared = attack.prepare(means)
         with trial(victim, figures, size.calm_seconds):

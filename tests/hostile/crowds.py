@@ -112,16 +112,16 @@ def count_closed(sockets: list[socket.socket]) -> int:
     return closed
 
 
-def never_read(victim: Victim, topic: str, count: int, seconds: float) -> None:
-    """Most of the connections ask for a whole topic, again and again; some ask many small questions; none reads."""
+def never_read(victim: Victim, topic: str, readers: int, questioners: int, seconds: float) -> None:
+    """Readers ask for a whole topic, two hundred times; questioners ask 5000 small questions; no answer is taken."""
     fetches = b"".join(fetch(topic, number) for number in range(200))
-    questions = QUESTION * 1000
+    questions = QUESTION * 5000
     with ExitStack() as wires:
-        for number in range(count):
+        for requests in (*[fetches] * readers, *[questions] * questioners):
             wire = wires.enter_context(victim.connect(timeout=5, receive_buffer_bytes=4096))
             wire.socket.setblocking(False)
             with suppress(BlockingIOError):
-                wire.socket.send(fetches if number % 20 else questions)
+                wire.socket.send(requests)
         time.sleep(seconds)
 
 

@@ -20,7 +20,14 @@ from tests.hostile.wire import encode_request, framed
 from tests.peers import eventually
 
 SHORT = Size(
-    storm_seconds=3, announcing_seconds=1, readers=200, reading_seconds=4, bombs=3, calm_seconds=1, p99_floor_ms=5000
+    storm_seconds=3,
+    announcing_seconds=1,
+    readers=100,
+    questioners=100,
+    reading_seconds=4,
+    bombs=3,
+    calm_seconds=1,
+    p99_floor_ms=5000,
 )  # what a test suite can afford, on a machine that has other things to do
 
 

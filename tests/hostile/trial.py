@@ -25,7 +25,8 @@ class Figures:
     """One line of the table.
 
     `most_mib` is how much the broker may grow, where that is not a share of its start; a p99 below `p99_floor_ms` is
-    good enough, whatever it was before.
+    good enough, whatever it was before. `cold_mib` was resident when the broker had served nobody; `resident_mib`, by
+    which it is judged, when what the attack needs was prepared and the healthy client was at work.
     """
 
     attack: str
@@ -33,6 +34,7 @@ class Figures:
     most_mib: float | None
     p99_floor_ms: float
     seconds: float = 0.0
+    cold_mib: float = 0.0
     resident_mib: float = 0.0
     highest_mib: float = 0.0
     p99_ms: float = 0.0
