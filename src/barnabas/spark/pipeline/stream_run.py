@@ -22,9 +22,13 @@ from barnabas.spark.pipeline.sinks import Batch, Sink
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _OUTPUT_MODES = {Emit.FINAL: "append", Emit.CHANGES: "update"}
 _POLL_S = 0.2
+_LATE_WORKER = "Python worker failed to connect back"
+"""Spark gives the Python process that plans a stream ten seconds to come up, however busy the machine is."""
+_MOST_STARTS = 5
 
 
 class Stopped(Exception):
@@ -46,7 +50,9 @@ class StreamQuery:
         self._target = target
         self._started = threading.Event()
         self._writing = threading.Lock()
+        self._writer: DataStreamWriter | None = None
         self._query: StreamingQuery | None = None
+        self._starts_left = _MOST_STARTS
         self._meter: Meter | None = None
         self._last_batch = -1
         self._rows: dict[int, int] = {}
@@ -62,29 +68,44 @@ class StreamQuery:
         else:
             writer = writer.trigger(processingTime=f"{pipeline.trigger_ms} milliseconds")
         name = self._target.sink.name
-        self._query = (
-            writer.option("checkpointLocation", f"{checkpoint}/{name}").queryName(f"{pipeline.name}.{name}").start()
-        )
+        writer = writer.option("checkpointLocation", f"{checkpoint}/{name}").queryName(f"{pipeline.name}.{name}")
+        self._writer = writer
+        self._begin()
+
+    def _begin(self) -> None:
+        assert self._writer is not None
+        self._starts_left -= 1
+        self._query = self._writer.start()
         self._started.set()
 
     @property
-    def is_active(self) -> bool:
-        return self._query is not None and self._query.isActive
+    def is_over(self) -> bool:
+        return self._query is None or not (self._query.isActive or self._is_late)
 
     def stop(self) -> None:
         """Between two batches: one that is being written is waited for."""
         with self._writing:
-            pass  # the request to stop is set, so no other begins
+            self._starts_left = 0  # the request to stop is set, so no other batch begins
         if self._query is not None:
             self._query.stop()
 
     def check(self) -> None:
-        """Raise what ended the query, if that was an error."""
+        """Raise what ended the query, if that was an error; one that never began is begun again."""
         if self._error is not None and not isinstance(self._error, Stopped):
             raise self._error
-        failure = self._query.exception() if self._query is not None else None
-        if failure is not None and self._error is None:
+        if self._is_late:
+            self._begin()
+        elif (failure := self._failure) is not None and self._error is None:
             raise failure
+
+    @property
+    def _failure(self) -> Exception | None:
+        return self._query.exception() if self._query is not None else None
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the query has ended before it began, and may be tried again."""
+        return self._starts_left > 0 and _LATE_WORKER in str(self._failure)
 
     def _write(self, frame: DataFrame, number: int) -> None:
         self._started.wait()
@@ -171,7 +192,7 @@ class StreamRun:
 
     def wait(self) -> None:
         """Until all have ended, by themselves or by a request to stop; an error of one stops the others."""
-        while any(query.is_active for _, query in self._queries) and not self._job.stop.wait(_POLL_S):
+        while not all(query.is_over for _, query in self._queries) and not self._job.stop.wait(_POLL_S):
             self.report()
         self.close()
 
