@@ -65,7 +65,7 @@ _COMPACTION_COUNTERS = {
     "written_bytes": "Bytes of segments that compaction put in their place.",
 }
 _SCRUB_COUNTERS = {
-    "rounds": "Rounds in which all closed segments were read to find damage.",
+    "rounds": "Rounds in which all segments were read to find damage.",
     "read_bytes": "Bytes read to find damage.",
     "damaged_segments": "Segments found with records that are wrong or missing.",
     "rebuilt_indexes": "Segments whose indexes were found wrong, and built again.",

@@ -318,8 +318,8 @@ _OWN = (
     ConfigKey("barnabas.metrics.host", STRING, "127.0.0.1",
         doc="The address of the Prometheus endpoint."),
     ConfigKey("barnabas.scrub.interval.ms", LONG, 24 * HOUR_MS, minimum=-1,
-        doc="How long the broker rests between two rounds in which it reads all closed segments to find damage; -1 for "
-            "no rounds."),
+        doc="How long the broker rests between two rounds in which it reads all segments to find damage; -1 for no "
+            "rounds."),
     ConfigKey("barnabas.scrub.bytes.per.second", LONG, 16 * MIB, minimum=1, update=CLUSTER_WIDE,
         doc="How fast these rounds read, at the most."),
     ConfigKey("barnabas.log.level", STRING, "info", choices=("debug", "info", "warning", "error"),

@@ -1,8 +1,8 @@
-"""Looking for bits that have flipped on the disk: every sealed segment is read through, again and again, slowly.
+"""Looking for bits that have flipped on the disk: every segment is read through, again and again, slowly.
 
 A round reads all logs, in an order that chance decides, so that rounds that are broken off leave none out for good. It
-keeps to `barnabas.scrub.bytes.per.second`, and to a small part of a thread's time. The segment that is written
-to is only asked for its length: what is in it is lately written, mostly still in memory, and read by followers.
+keeps to `barnabas.scrub.bytes.per.second`, and to a small part of a thread's time. The segment that is written to is
+read as far as it was written when its turn came.
 
 Somebody who could not use what was read from a log makes it *suspect*, and that place is looked at right away.
 
@@ -24,7 +24,7 @@ from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.flush import FlushJob
 from barnabas.storage.log import Log
 from barnabas.storage.log_slice import LogSlice
-from barnabas.storage.segment import LOG_SUFFIX, Segment
+from barnabas.storage.segment import Segment
 from barnabas.storage.segment_check import Finding, SegmentCheck
 
 INTERVAL = "barnabas.scrub.interval.ms"
@@ -106,30 +106,17 @@ class Scrubber:
         logs_now = list(self._host.logs.values())
         self._random.shuffle(logs_now)
         for log in logs_now:
-            if self._is_sound(log):
-                await self._check_length(log)
-            for segment in list(log.segments)[:-1]:
-                if self._is_sound(log) and segment.saved:
+            for segment in list(log.segments):
+                if self._is_sound(log) and segment in log.segments:
                     await self._check(log, segment, is_hurried=False)
         self.totals = self.totals._replace(rounds=self.totals.rounds + 1)
-
-    async def _check_length(self, log: Log) -> None:
-        segment = log.segments.active
-        size, truncations = segment.size, segment.truncations
-        try:
-            there = await self._executor.submit(self._disk.size, segment.path(LOG_SUFFIX))
-        except OSError as error:
-            self._failed(log, segment, error)
-            return
-        if there < size and truncations == segment.truncations:
-            problem = f"{segment.path(LOG_SUFFIX)}: the file has {there} bytes instead of {size}"
-            await self._found(log, segment, truncations, Finding(problem, False))
 
     async def _check(self, log: Log, segment: Segment, *, is_hurried: bool) -> None:
         following = log.segments.after(segment)
         truncations = segment.truncations
         end_offset = following.base_offset if following else log.log_end_offset
-        check = SegmentCheck(self._disk, segment, end_offset, log.leader_epochs.entries)
+        is_growing = following is None or not segment.saved
+        check = SegmentCheck(self._disk, segment, end_offset, log.leader_epochs.entries, is_growing=is_growing)
         try:
             while True:
                 began = self._clock.monotonic()

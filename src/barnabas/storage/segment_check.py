@@ -43,14 +43,18 @@ class SegmentCheck:
         "_times", "finding",
     )  # fmt: skip
 
-    def __init__(self, disk: Disk, segment: Segment, end_offset: int, epochs: Sequence[EpochEntry] = ()) -> None:
-        """`end_offset` is where the next segment begins, or where the log ends; `epochs` are the log's."""
+    def __init__(
+        self, disk: Disk, segment: Segment, end_offset: int, epochs: Sequence[EpochEntry], *, is_growing: bool
+    ) -> None:
+        """`end_offset` is where the next segment begins, or where the log ends; `epochs` are the log's. One that is
+        growing has its indexes in memory alone.
+        """
         self._disk = disk
         self._path = segment.path
         self._base_offset = self._next_offset = segment.base_offset
         self._size = segment.size
         self._end_offset = end_offset
-        self._is_growing = not segment.saved  # and has its indexes in memory alone
+        self._is_growing = is_growing
         self._file: File | None = None
         self._batches: Iterator[tuple[int, BatchHeader]] = iter(())
         self._position = 0

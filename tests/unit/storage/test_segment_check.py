@@ -43,7 +43,8 @@ def check(log: Log, number: int = NUMBER, directory: Path | None = None) -> Find
         path = directory / f"{segment.base_offset:020d}.log"
         segment = Segment(RealDisk(), str(directory), segment.base_offset, NOW_MS, path.stat().st_size)
     end_offset = following.base_offset if following else log.log_end_offset
-    looking = SegmentCheck(RealDisk(), segment, end_offset, log.leader_epochs.entries)
+    epochs = log.leader_epochs.entries
+    looking = SegmentCheck(RealDisk(), segment, end_offset, epochs, is_growing=following is None)
     while looking.step():
         pass
     looking.close()
@@ -163,7 +164,8 @@ def test_a_gap_that_compaction_has_left_is_no_damage(tmp_path: Path) -> None:
 def test_a_segment_that_is_written_to_is_checked_as_far_as_it_was_when_the_check_was_made(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     append(log, b"x" * 100)
-    looking = SegmentCheck(RealDisk(), log.segments.active, log.log_end_offset, log.leader_epochs.entries)
+    epochs = log.leader_epochs.entries
+    looking = SegmentCheck(RealDisk(), log.segments.active, log.log_end_offset, epochs, is_growing=True)
     append(log, b"y", epoch=1)
     while looking.step():
         pass
