@@ -12,7 +12,7 @@ from random import Random
 
 from barnabas.records.batch import CorruptBatch, check_batch
 
-_RECENT = 3
+_RECENT = 2
 Damage = Callable[[Path, Random], str]
 """Damages a file, and says how."""
 

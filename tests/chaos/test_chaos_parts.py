@@ -102,7 +102,7 @@ def test_damage_finds_old_segments_indexes_and_checkpoints(tmp_path: Path) -> No
     (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"x")
     (tmp_path / "other-0").mkdir()
     topics = ["topic"]
-    assert [(file.name, end) for file, end in damage.old_segments(tmp_path, topics)] == [("00.log", 1)]
+    assert [(file.name, end) for file, end in damage.old_segments(tmp_path, topics)] == [("00.log", 1), ("01.log", 2)]
     assert [file.name for file in damage.last_segments(tmp_path, topics)] == ["03.log"]
     assert {file.name for file in damage.indexes(tmp_path, topics)} == {"00.index", "00.timeindex", "00.snapshot"}
     assert {file.name for file in damage.checkpoints(tmp_path, topics)} == {
