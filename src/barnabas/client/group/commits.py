@@ -84,7 +84,7 @@ class Commits:
                 continue
             pause = self._client.backoff_seconds(tries)
             if self._client.clock.monotonic() + pause > deadline:
-                raise problem
+                raise self._left_behind(now, problem.code) if problem.code in _LEFT_BEHIND else problem
             tries += 1
             await asyncio.sleep(pause)
 

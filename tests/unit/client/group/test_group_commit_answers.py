@@ -159,3 +159,9 @@ def test_later_commits_wait_for_earlier_ones() -> None:
     asyncio.run(both())
     offsets = [request.topics[0].partitions[0].committed_offset for request in game.coordinator.asked]
     assert offsets == [1, 1, 2]
+
+
+def test_a_generation_that_is_over_again_and_again_ends_the_commit_as_left_behind() -> None:
+    codes = dict.fromkeys((0, 1), ErrorCode.ILLEGAL_GENERATION)
+    with pytest.raises(CommitFailed, match="gone on without the member"):
+        Game(*[codes] * 100, epochs=tuple(range(100))).commits_both()
