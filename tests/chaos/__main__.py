@@ -51,8 +51,9 @@ def _run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
     figures.show(verdicts)
-    chosen = {"seed": options.seed, "command": _command(options)}
-    print(f"figures in {figures.write_down(chosen, verdicts)}")
+    if not options.unrecorded:
+        chosen = {"seed": options.seed, "command": _command(options)}
+        print(f"figures in {figures.write_down(chosen, verdicts)}")
     if not verdicts or any(verdict.problems for verdict in verdicts):
         print(f"what was left is in {directory}")
         return 1
@@ -111,6 +112,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--plan", type=int, metavar="SCENES", help="only show what would happen")
     parser.add_argument("--go-on", action="store_true", help="begin the next round even if one has failed")
     parser.add_argument("--keep", action="store_true", help="keep what every round leaves, not only a failed one")
+    parser.add_argument("--unrecorded", action="store_true", help="write no figures to .benchmarks/")
     options = parser.parse_args(arguments)
     options.seed_given = options.seed is not None
     if not options.seed_given:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SEED = os.environ.get("BARNABAS_TEST_CHAOS_SEED")
 MINUTES = "0.8"
 WITHIN_S = 600
-QUIETLY = ("--rate", "100", "--longest", "5")
+QUIETLY = ("--rate", "100", "--longest", "5", "--unrecorded")
 
 
 @pytest.mark.timeout(WITHIN_S + 30)
