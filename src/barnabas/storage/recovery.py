@@ -184,11 +184,12 @@ def _doubtful_segments(segments: Segments, names: set[str], state: LogState, epo
 def _wrong_at_the_end(segments: Segments, recovery_point: int, epochs: LeaderEpochs) -> list[Segment]:
     """What to scan of a log that was closed: nothing if its last batches are whole, and those that were synced."""
     segment = segments.active
-    end, last = segment.indexes.offset.last_entry().position, None
     try:
+        _ = segment.txn_index
+        end, last = segment.indexes.offset.last_entry().position, None
         for position, header in segment.headers(end):
             end, last = position + header.size, header
-    except KafkaError:
+    except KafkaError:  # the scan finds out what was aborted, too
         return [segment]
     if end != segment.size or (last.next_offset if last else segment.base_offset) < recovery_point:
         return [segment]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.records.control import ControlType, EndMarker
 from barnabas.storage.disk import RealDisk
 from barnabas.storage.log import Log
 from barnabas.storage.recovery import LogState
@@ -289,3 +290,18 @@ def test_a_log_start_offset_beyond_the_log_is_not_believed_after_a_clean_stop(tm
     log.close()
     again, _ = reopen(tmp_path, LogState(True, log.recovery_point, log_start_offset=1 << 40), **SMALL)
     assert (again.log_start_offset, values(again)) == (0, appended)
+
+
+def test_a_damaged_transaction_index_of_the_last_segment_is_built_again(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    append(log, b"x", producer=(5, 0, 0), transactional=True)
+    log.append_end_marker(EndMarker(ControlType.ABORT, 0), 5, 0, 0, NOW_MS)
+    aborted = log.aborted_transactions(0, 2)
+    assert len(aborted) == 1
+    log.close()
+    path = tmp_path / f"{0:020d}.txnindex"
+    path.write_bytes(path.read_bytes()[:-5])
+    again, _ = reopen(tmp_path, LogState(True, log.recovery_point))
+    assert again.aborted_transactions(0, 2) == aborted
+    append(again, b"goes on")
+    assert not again.is_short
