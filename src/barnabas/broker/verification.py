@@ -101,8 +101,9 @@ def join_transaction(
         return errors
 
     def settle(done: asyncio.Future[object]) -> None:
+        found = _errors_of(done, asked)  # it is looked at also if nobody waits for it any more
         if not errors.done():
-            errors.set_result(_errors_of(done, asked))
+            errors.set_result(found)
 
     if reply.done():
         settle(reply)
