@@ -30,6 +30,7 @@ from tests.simulation.fault_plan import (
     Move,
     Plan,
     SlowDisk,
+    Step,
     Stop,
     Suspend,
     some,
@@ -61,6 +62,13 @@ def draw_plan(
         one, *others = rng.sample(brokers, 3)
         return cut([(one, other) for other in others[: rng.randint(1, 2)]])
 
+    def cut_off_successor(rng: random.Random) -> list[fault_plan.Fault | Step]:
+        """One goes, and whoever takes its place is cut off from the third and dies before that has caught up."""
+        one, successor, third = rng.sample(brokers, 3)
+        ways = (f"{successor}>{third}", f"{third}>{successor}")
+        gone, dead = Stop(one, 10 + some(rng, 20)), Crash(successor, some(rng, 20))
+        return [Cut(ways, 15 + some(rng, 25)), Step(some(rng, 2), gone), Step(some(rng, 8), dead)]
+
     def move(rng: random.Random) -> list[fault_plan.Fault]:
         """Other replicas, or the same in another order, as many as there are."""
         topic = rng.choice(moved_topics)
@@ -76,8 +84,9 @@ def draw_plan(
         (3, lambda rng: [fault_plan.draw_disturbance(rng) for _ in range(rng.randint(1, 5))]),
         (1, lambda rng: [SlowDisk(rng.choice(brokers), some(rng, 30), rng.choice((20, 200)))]),
         (1, lambda rng: [fault_plan.draw_broken_disk(rng, rng.choice(brokers))]),
-        (2, lambda rng: [Suspend(rng.choice(brokers), some(rng, 30))]),
+        (3, lambda rng: [Suspend(rng.choice((CONTROLLER, *brokers)), some(rng, 30))]),
         (1, several),
+        (2, cut_off_successor),
         (2, lambda rng: [Elect()]),
         (4, move),
     ]
@@ -141,11 +150,18 @@ class ClusterFaults:
 
     def _to_a_sound_one(self, broker_id: int, happens: Callable[[Machine], Coroutine[Any, Any, None]]) -> None:
         """To this machine or, if something is the matter with it, to the next that nothing is the matter with."""
-        ids = sorted(self._machines, key=lambda each: (each < broker_id, each))
+        first = self._named(broker_id)
+        ids = sorted(self._machines, key=lambda each: (each < first, each))
         sound = next((each for each in ids if each not in self._broken), None)
         if sound is not None:
             self._broken.add(sound)
             self._repair(happens(self._machines[sound]))
+
+    def _named(self, broker_id: int) -> int:
+        holder = self._metadata.claim.holder
+        if broker_id == CONTROLLER:
+            return min(self._machines) if holder is None else holder
+        return broker_id
 
     async def _carefully(self, broker_id: int, happens: Callable[[Machine], Coroutine[Any, Any, None]]) -> None:
         await self._be_careful()
@@ -216,11 +232,7 @@ class ClusterFaults:
         return "" if end == CLIENTS else self._machines[int(end)].host
 
     async def _cut_off_store_for_a_while(self, fault: CutOffStore) -> None:
-        chosen = fault.broker
-        if chosen == CONTROLLER:
-            holder = self._metadata.claim.holder
-            chosen = min(self._machines) if holder is None else holder
-        machine = self._machines[chosen]
+        machine = self._machines[self._named(fault.broker)]
         self._world.history.record(Fault("cut off from the store", machine.host))
         machine.cut_off_store()
         await asyncio.sleep(fault.seconds)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import get_args
 
 CONTROLLER = 0
@@ -64,11 +64,15 @@ class CutOffStore:
 
 @dataclass(frozen=True, slots=True)
 class Disturb:
-    """A connection is reset, stalled, or lost without a word: that at this place, from 0 to 1, among all."""
+    """A connection is reset, stalled, or lost without a word: that at this place, from 0 to 1, among all.
+
+    With `is_wide`, so are all others between its two machines; new ones pass.
+    """
 
     how: str
     where: float
     seconds: float = 0.0
+    is_wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +174,8 @@ class Step:
 
 Plan = tuple[Step, ...]
 
-Kinds = Sequence[tuple[int, Callable[[random.Random], Sequence[Fault]]]]
-"""How likely each kind of fault is, and how one is drawn; several happen at the same moment."""
+Kinds = Sequence[tuple[int, Callable[[random.Random], Sequence[Fault | Step]]]]
+"""How likely each kind of fault is, and how one is drawn; several happen at the same moment, or step by step."""
 
 
 def draw(rng: random.Random, kinds: Kinds, count: int, pause_s: float) -> Plan:
@@ -181,8 +185,9 @@ def draw(rng: random.Random, kinds: Kinds, count: int, pause_s: float) -> Plan:
     for _ in range(count):
         after_s = some(rng, pause_s * rng.choice((0.02, 2, 4)))
         ((_, draw_faults),) = rng.choices(kinds, weights)
-        for fault in draw_faults(rng):
-            steps.append(Step(after_s, fault))
+        for each in draw_faults(rng):
+            step = each if isinstance(each, Step) else Step(0.0, each)
+            steps.append(replace(step, after_s=round(after_s + step.after_s, 3)))
             after_s = 0.0
     return tuple(steps)
 
@@ -203,7 +208,8 @@ def draw_operations(rng: random.Random, chance: float) -> int:
 
 
 def draw_disturbance(rng: random.Random, *kinds: str) -> Disturb:
-    return Disturb(rng.choice(kinds or ("reset", "stall", "lose")), round(rng.random(), 4), some(rng, 60))
+    how = rng.choice(kinds or ("reset", "stall", "lose"))
+    return Disturb(how, round(rng.random(), 4), some(rng, 60), is_wide=rng.random() < 0.3)
 
 
 def draw_broken_disk(rng: random.Random, broker: int) -> BreakDisk:

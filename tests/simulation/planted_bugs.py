@@ -1,6 +1,6 @@
 """Bugs that are planted, one at a time, to show that the simulation would find them.
 
-    python -m tests.simulation 1000 --plant a-stale-controller      looks for a seed that finds it
+    python -m tests.simulation 1000 --plant a-leader-epoch-reused      looks for a seed that finds it
 
 Each names the scenario that finds it, a seed that did when it was last looked for, and one of the words by which the
 anomaly is known.
@@ -8,14 +8,17 @@ anomaly is known.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+from barnabas.client.consume.chunks import Chunk
 from barnabas.client.group.commits import Commits
 from barnabas.client.group.values import GroupMetadata
+from barnabas.client.produce.sender import Sender
 from barnabas.cluster import brokers, fold
 from barnabas.cluster import records as r
 from barnabas.cluster.copy_session import key_of
@@ -27,6 +30,7 @@ from barnabas.coordination.memory import MemoryMetadata
 from barnabas.coordinator.classic_state import ClassicGroupBase
 from barnabas.coordinator.consumer_view import ConsumerGroupView
 from barnabas.coordinator.transaction import ONGOING, Transaction
+from barnabas.core.errors import KafkaError
 from barnabas.net.channel import Channel
 from barnabas.storage.producer_state import ProducerStates
 from tests.simulation.simulated_disk import SimulatedFile
@@ -117,6 +121,20 @@ async def _wait_for_ever(self: Channel, message: Any, version: int) -> Any:
     return await self._begin(message, version)
 
 
+def _epoch_of_its_beginning(self: Chunk, offset: int) -> int:
+    """As it once was: that epoch may have ended before the offset, which then passed for truncated."""
+    return self.batches[0][1].partition_leader_epoch if self.batches else self.last_epoch
+
+
+async def _wait_for_nothing(self: Sender, error: KafkaError) -> None:
+    """As it once was: nothing is under way any more while the last answer is being handed out."""
+    self.abandon_waiting(error)
+    while any(queue.in_flight for queue in self.active):
+        await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+        self.abandon_waiting(error)
+    self.fates.failures.clear()
+
+
 def _trust(*arguments: Any, is_clean: bool) -> Any:
     return broker_goes(*arguments, is_clean=True)
 
@@ -142,7 +160,7 @@ BUGS = {
     ),
     "a-power-cut-that-passes-for-a-crash": PlantedBug(THREE, 0, (LOST,), instead(brokers, "broker_goes", _trust)),
     "a-follower-truncating-to-the-watermark": PlantedBug(
-        THREE, 0, (LOST, DIVERGED, "inconsistent offsets"), instead(ReplicaFetcher, "add", _truncate_to_watermark)
+        THREE, 193, (LOST, DIVERGED, "inconsistent offsets"), instead(ReplicaFetcher, "add", _truncate_to_watermark)
     ),
     "an-isr-shrunk-without-the-controller": PlantedBug(
         THREE,
@@ -161,7 +179,7 @@ BUGS = {
         instead(Partition, "_begin_to_lead", _forget_producers),
     ),
     "a-stale-controllers-append": PlantedBug(
-        THREE, 0, ("wrote after that of epoch",), instead(MemoryMetadata, "append", _take_from_all)
+        THREE, 164, ("wrote in epoch",), instead(MemoryMetadata, "append", _take_from_all)
     ),
     "an-old-transactions-end": PlantedBug(
         THREE,
@@ -169,15 +187,24 @@ BUGS = {
         ("aborted read", "precommitted read", LOST, "two outcomes", "double processing"),
         instead(Transaction, "is_end_decided_now", _end_whatever_is_open),
     ),
-    "a-fenced-members-commit": PlantedBug(GROUP, 0, ("went back", "it was at"), _commits_from_anybody),
+    "a-fenced-members-commit": PlantedBug(GROUP, 18, ("went back", "it was at"), _commits_from_anybody),
     "a-commit-without-an-identity": PlantedBug(
         GROUP, 0, ("does not settle", "CommitFailed"), instead(Commits, "_send", _commit_anonymously)
+    ),
+    "a-place-with-the-epoch-of-its-chunk": PlantedBug(
+        THREE,
+        4,
+        ("double processing", "non-monotonic poll", "backward commit"),
+        instead(Chunk, "epoch_at", _epoch_of_its_beginning),
+    ),
+    "a-wait-for-nothing": PlantedBug(
+        THREE, 1, ("Set of Tasks/Futures is empty",), instead(Sender, "discard", _wait_for_nothing)
     ),
     "a-future-that-nobody-waits-for": PlantedBug(
         THREE, 0, ("never looked at", "exception was never retrieved"), instead(Channel, "_call", _wait_for_ever)
     ),
 }
-"""Those of a cluster are the least that it must find; the others have found their way here before."""
+"""The last three were real: their seeds stand in the corpus."""
 
 
 def planted(bug: str) -> AbstractContextManager[Any]:

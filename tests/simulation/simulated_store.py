@@ -14,6 +14,7 @@ from barnabas.coordination.memory import Faults, MemoryMetadata, MemoryStore
 from barnabas.coordination.store import Answer, StoreUnavailable, Unknown
 
 SESSION_S = 10.0
+LATE, LATE_S = 0.15, 6.0  # so many watches, by so much
 ANSWER_S = 1.0  # how long an answer is waited for
 
 
@@ -54,6 +55,12 @@ class SimulatedStore(MemoryStore):
             await asyncio.sleep(ANSWER_S)
         if self._is_cut:
             raise StoreUnavailable("the store does not answer")
+
+    async def watch(self) -> None:
+        """Now and then the news come late, as they may: a controller may not know yet that there is another."""
+        await super().watch()
+        if self._faults.max_delay_s and self._faults.rng.random() < LATE:
+            await asyncio.sleep(self._faults.rng.random() * LATE_S)
 
     # faults
 

@@ -200,6 +200,8 @@ class Run:
         """Every broker is alive and knows it, and every replica in sync; with `quiet`, all end alike, and committed."""
         deadline = self._world.loop.time() + HEALING_LIMIT_S
         while problem := self._ailment(quiet):
+            if self.metadata.problems:
+                raise SimulationError(self.metadata.problems[0])
             if self._world.loop.time() > deadline:
                 raise SimulationError(f"not healed after {HEALING_LIMIT_S} s: {problem}")
             if any(waits_for_operator(registration) for _, registration in all_partitions(self.metadata.image)):

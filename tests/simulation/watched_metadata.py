@@ -14,21 +14,19 @@ from tests.checker.history import TopicPartition
 
 
 class WatchedMetadata(MemoryMetadata):
-    """The store itself. It is told of no controller's change after one of its successor."""
+    """The store itself, which takes changes from nobody but the controller of its time."""
 
     def __init__(self, watcher: Callable[[images.Image, images.Image], None]) -> None:
         super().__init__()
         self._watcher = watcher
-        self._last_epoch = 0
         self.image = images.EMPTY
         self.problems: list[str] = []
 
     def append(self, epoch: int, index: int, append_id: bytes, records: tuple[bytes, ...]) -> Answer:
         answer = super().append(epoch, index, append_id, records)
         if isinstance(answer, Done):
-            if epoch < self._last_epoch:
-                self.problems.append(f"the controller of epoch {epoch} wrote after that of epoch {self._last_epoch}")
-            self._last_epoch = max(epoch, self._last_epoch)
+            if epoch != self.claim.epoch:
+                self.problems.append(f"the controller of epoch {epoch} wrote in epoch {self.claim.epoch}")
             before = self.image
             self.image = apply(before, map(r.decode, records), self.next_index)
             self._watcher(before, self.image)

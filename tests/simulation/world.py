@@ -7,8 +7,9 @@ import gc
 import logging
 import random
 import traceback
+import warnings
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from barnabas.core.seams import Clock
 from tests.checker.history import Fault, History
 from tests.simulation.fault_plan import Disturb, Plan, chosen
 from tests.simulation.simulated_network import SimulatedNetwork
-from tests.simulation.virtual_loop import VirtualClock, VirtualLoop
+from tests.simulation.virtual_loop import SimulationError, VirtualClock, VirtualLoop
 
 SIMULATED = "simulated failure"
 EXPECTED_ERRORS = (SIMULATED, "a log directory is offline", "records behind a damaged batch are kept")
@@ -51,18 +52,20 @@ class World:
         return random.Random(f"{self.seed}/{name}")
 
     def disturb(self, fault: Disturb) -> None:
-        """Reset, stall or lose one of the connections that are open."""
+        """Reset, stall or lose one of the connections that are open, or all between the two machines."""
         ends = self.network.connections()
         if not ends:
             return
         end = ends[chosen(fault.where, len(ends))]
-        self.history.record(Fault(fault.how, end.name))
-        if fault.how == "reset":
-            self.network.reset(end)
-        elif fault.how == "stall":
-            self.network.stall(end, fault.seconds)
-        else:
-            self.network.lose(end)
+        ways = (end.host, end.peer.host)
+        for each in [each for each in ends if (each.host, each.peer.host) == ways] if fault.is_wide else [end]:
+            self.history.record(Fault(fault.how, each.name))
+            if fault.how == "reset":
+                self.network.reset(each)
+            elif fault.how == "stall":
+                self.network.stall(each, fault.seconds)
+            else:
+                self.network.lose(each)
 
     def run(self, main: Coroutine[Any, Any, None]) -> list[str]:
         """Run to the end; what went wrong, and the errors that a broker has logged for other reasons than a fault."""
@@ -76,6 +79,9 @@ class World:
                 self.loop.close()
         except Exception as error:  # whatever it is, it belongs to the seed's verdict
             problems.append("".join(traceback.format_exception(error)))
+            with suppress(SimulationError), warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that nobody will await
+                self.loop.close()
         finally:
             logger.removeHandler(errors)
         return problems + errors.lines
