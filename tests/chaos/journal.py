@@ -73,8 +73,9 @@ class Journal:
     def fail(self, what: str) -> None:
         self.failures.append(what)
 
-    def until_all_move(self, timeout_s: float, times: int = 2) -> None:
-        """Wait until everybody has made progress so many times from now on."""
+    def until_all_move(self, timeout_s: float, times: int = 2) -> list[str]:
+        """Wait until everybody has made progress so many times from now on; who came last."""
+        last: list[str] = []
         goals = {name: count + times for name, count in self._moves.items()}
         deadline = time.monotonic() + timeout_s
         while waiting := [name for name, goal in goals.items() if self._moves[name] < goal]:
@@ -82,7 +83,9 @@ class Journal:
                 raise AssertionError(self.failures[0])
             if time.monotonic() > deadline:
                 raise AssertionError(f"no progress within {timeout_s:.0f} s: {', '.join(waiting)}")
+            last = waiting
             time.sleep(0.02)
+        return last
 
 
 def _runs(landed: Iterable[Landed]) -> Iterator[tuple[TopicPartition, int, tuple[bytes, ...]]]:

@@ -175,11 +175,8 @@ def _suffer(chosen: Round, world: World, until: float, verdict: Verdict, show: S
         hits = play(world, scene)
         for planned in scene:
             verdict.faults[planned.kind] += 1
-        mended = time.monotonic()
-        world.recover()
-        acknowledged = f"{world.journal.acknowledged:,} acknowledged"
-        recovery = f"mended after {mended - began:.1f} s, well after {time.monotonic() - mended:.1f} s more"
-        show(f"scene {number}: {'; '.join(hits)}: {recovery}, {acknowledged}")
+        recovery = f"mended after {time.monotonic() - began:.1f} s, {world.recover()}"
+        show(f"scene {number}: {'; '.join(hits)}: {recovery}; {world.journal.acknowledged:,} acknowledged")
     raise AssertionError("a plan has no end")
 
 

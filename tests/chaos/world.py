@@ -114,8 +114,9 @@ class World:
 
     # is all well?
 
-    def recover(self) -> None:
-        """Wait until all brokers run, all replicas are in sync and every producer gets its acknowledgements."""
+    def recover(self) -> str:
+        """Wait until all brokers run, all replicas are in sync and every client makes progress; how long that took."""
+        began = time.monotonic()
         for work in self._under_way:
             work.result(SCRUBBED_WITHIN_S)
         self._under_way.clear()
@@ -124,7 +125,10 @@ class World:
             if time.monotonic() > deadline:
                 raise AssertionError(f"not recovered after {RECOVERED_WITHIN_S:.0f} s: {trouble}")
             time.sleep(0.1)
-        self.journal.until_all_move(RECOVERED_WITHIN_S)
+        in_sync = time.monotonic()
+        last = self.journal.until_all_move(RECOVERED_WITHIN_S)
+        going_on = f"{', '.join(last)} went on {time.monotonic() - in_sync:.1f} s later"
+        return f"all in sync {in_sync - began:.1f} s later, {going_on}"
 
     def _trouble(self) -> str:
         for number in self.brokers.numbers:
