@@ -64,6 +64,17 @@ class LeaderEpochs:
         entries.append(EpochEntry(epoch, start_offset))
         self._changed()
 
+    def witness(self, epoch: int, offset: int) -> None:
+        """A record of `epoch` lies at `offset`: no later epoch can have begun there or before.
+
+        A broker that comes back without its log's end takes itself for the leader that it was, until it hears that it
+        is none: for its epoch it then has a beginning that is too early.
+        """
+        kept = [entry for entry in self.entries if entry.epoch <= epoch or entry.start_offset > offset]
+        if len(kept) < len(self.entries):
+            self.entries = kept
+            self._changed()
+
     def epoch_of(self, offset: int) -> int:
         """The epoch in which `offset` was or will be written; UNDEFINED_EPOCH below the first entry."""
         slot = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)

@@ -316,8 +316,11 @@ class Log:
 
     def replay(self, header: BatchHeader, segment: Segment, position: int, *, index_aborted: bool = True) -> None:
         """Fold a batch that is in the log into the leader epochs and the producers' state."""
-        if header.partition_leader_epoch > self.leader_epochs.latest:
-            self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+        epoch = header.partition_leader_epoch
+        if epoch < self.leader_epochs.latest:
+            self.leader_epochs.witness(epoch, header.base_offset)
+        if epoch > self.leader_epochs.latest:
+            self.leader_epochs.assign(epoch, header.base_offset)
         producer_id = header.producer_id
         if producer_id < 0:
             return

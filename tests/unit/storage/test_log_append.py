@@ -152,6 +152,18 @@ def test_a_follower_keeps_offsets_and_epochs_and_drops_a_cut_batch(tmp_path: Pat
     assert follower.log_end_offset == 5
 
 
+def test_a_follower_forgets_an_epoch_that_its_leaders_records_contradict(tmp_path: Path) -> None:
+    """As one has that came back without its log's end, and took itself for the leader that it had been."""
+    leader = new_log(tmp_path / "leader")
+    for number in range(6):
+        append(leader, b"%d" % number, epoch=2 if number < 5 else 4)
+    follower = new_log(tmp_path / "follower")
+    follower.append_as_follower(memoryview(leader.read(0, 1 << 20, 3, True).read()))
+    follower.leader_epochs.assign(3, 3)
+    follower.append_as_follower(memoryview(leader.read(3, 1 << 20, 6, True).read()))
+    assert follower.leader_epochs.entries == leader.leader_epochs.entries == [(2, 0), (4, 5)]
+
+
 def test_segments_roll_by_size_time_and_full_index(tmp_path: Path) -> None:
     by_size = new_log(tmp_path / "size", segment_bytes=1000)
     for _ in range(10):

@@ -87,6 +87,16 @@ def test_assigning_an_epoch_forgets_what_contradicts_it() -> None:
     assert (epochs.entries, epochs.latest) == ([(1, 5), (5, 10)], 5)
 
 
+def test_a_record_of_an_earlier_epoch_takes_back_where_a_later_one_began() -> None:
+    epochs = _epochs((0, 0), (2, 29), (3, 142), (4, 170))
+    epochs.witness(2, 141)
+    assert epochs.entries == [(0, 0), (2, 29), (3, 142), (4, 170)]
+    epochs.witness(2, 142)
+    assert epochs.entries == [(0, 0), (2, 29), (4, 170)]
+    epochs.witness(1, 200)
+    assert (epochs.entries, epochs.latest, epochs.saved) == ([(0, 0)], 0, False)
+
+
 def test_leader_epochs_are_cut_at_both_ends() -> None:
     epochs = _epochs((1, 5), (2, 10), (4, 20))
     epochs.truncate_from_end(20)
