@@ -32,6 +32,7 @@ from barnabas.coordinator.consumer_view import ConsumerGroupView
 from barnabas.coordinator.transaction import ONGOING, Transaction
 from barnabas.core.errors import KafkaError
 from barnabas.net.channel import Channel
+from barnabas.storage.leader_epochs import LeaderEpochs
 from barnabas.storage.producer_state import ProducerStates
 from tests.simulation.simulated_disk import SimulatedFile
 
@@ -39,7 +40,8 @@ from tests.simulation.simulated_disk import SimulatedFile
 @dataclass(frozen=True, slots=True)
 class PlantedBug:
     scenario: str
-    seed: int
+    seed: int | None
+    """None while no seed is known that finds it."""
     symptoms: tuple[str, ...]
     plant: Callable[[], AbstractContextManager[Any]]
 
@@ -144,13 +146,13 @@ LOST, DIVERGED, TWICE = "lost write", "diverged replicas", "duplicate"
 
 BUGS = {
     "a-disk-that-only-says-it-has-synced": PlantedBug(
-        ONE, 0, (LOST, "inconsistent offsets"), instead(SimulatedFile, "sync", lambda _: None)
+        ONE, 1, (LOST, "inconsistent offsets"), instead(SimulatedFile, "sync", lambda _: None)
     ),
     "an-acknowledgement-before-the-sync": PlantedBug(
-        ONE, 0, (LOST, "inconsistent offsets"), instead(Partition, "is_acknowledged", lambda *_: True)
+        ONE, None, (LOST, "inconsistent offsets"), instead(Partition, "is_acknowledged", lambda *_: True)
     ),
     "a-retry-taken-for-new": PlantedBug(
-        ONE, 0, (TWICE, "non-monotonic send"), instead(ProducerStates, "check_batch", lambda *_: None)
+        ONE, 1, (TWICE, "non-monotonic send"), instead(ProducerStates, "check_batch", lambda *_: None)
     ),
     "a-watermark-that-waits-for-nobody": PlantedBug(
         THREE, 0, (LOST,), instead(InSync, "least_end", lambda _, end: end)
@@ -183,7 +185,7 @@ BUGS = {
     ),
     "an-old-transactions-end": PlantedBug(
         THREE,
-        0,
+        None,
         ("aborted read", "precommitted read", LOST, "two outcomes", "double processing"),
         instead(Transaction, "is_end_decided_now", _end_whatever_is_open),
     ),
@@ -191,20 +193,23 @@ BUGS = {
     "a-commit-without-an-identity": PlantedBug(
         GROUP, 0, ("does not settle", "CommitFailed"), instead(Commits, "_send", _commit_anonymously)
     ),
+    "an-epoch-that-begins-too-early": PlantedBug(
+        THREE, 1, ("backward commit", "non-monotonic poll"), instead(LeaderEpochs, "witness", lambda *_: None)
+    ),
     "a-place-with-the-epoch-of-its-chunk": PlantedBug(
         THREE,
-        4,
+        None,
         ("double processing", "non-monotonic poll", "backward commit"),
         instead(Chunk, "epoch_at", _epoch_of_its_beginning),
     ),
     "a-wait-for-nothing": PlantedBug(
-        THREE, 1, ("Set of Tasks/Futures is empty",), instead(Sender, "discard", _wait_for_nothing)
+        THREE, None, ("Set of Tasks/Futures is empty",), instead(Sender, "discard", _wait_for_nothing)
     ),
     "a-future-that-nobody-waits-for": PlantedBug(
-        THREE, 0, ("never looked at", "exception was never retrieved"), instead(Channel, "_call", _wait_for_ever)
+        THREE, None, ("never looked at", "exception was never retrieved"), instead(Channel, "_call", _wait_for_ever)
     ),
 }
-"""The last three were real: their seeds stand in the corpus."""
+"""The last four were real."""
 
 
 def planted(bug: str) -> AbstractContextManager[Any]:
