@@ -18,7 +18,9 @@ from barnabas.records.record import Header
 
 
 class Posting:
-    def __init__(self, session: Session, key_serializer: Serializer | None, value_serializer: Serializer | None) -> None:
+    def __init__(
+        self, session: Session, key_serializer: Serializer | None, value_serializer: Serializer | None
+    ) -> None:
         self._session = session
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
@@ -33,7 +35,8 @@ class Posting:
         self, topic: str, value: Any, key: Any, headers: Sequence[Header], partition: int | None, timestamp: Any
     ) -> Delivery:
         self._session.check()
-        assert self._accumulator is not None and self._now_ms is not None
+        assert self._accumulator is not None
+        assert self._now_ms is not None
         if self._transactions is not None:
             self._transactions.check_may_post()
         if value is not None and self._value_serializer is not None:
