@@ -14,6 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.chaos import clocks, closing
@@ -29,6 +31,8 @@ from tests.chaos.world import REPLICAS, World
 from tests.checker.checker import anomalies
 from tests.checker.expectations import Expectations
 from tests.checker.history import Sent
+from tests.cluster.three_brokers import living_brokers
+from tests.peers import eventually
 
 STARTED_WITHIN_S = 150.0
 TOPICS = (*Load.topics, COPY)
@@ -162,9 +166,22 @@ def _start(chosen: Round, network: Network, directory: Path, journal: Journal, s
     wanted = [NewTopic(topic, PARTITIONS, REPLICAS) for topic in TOPICS]
     for future in admin.create_topics(wanted, operation_timeout=STARTED_WITHIN_S).values():
         future.result(STARTED_WITHIN_S)
+    _make_coordinators(brokers)
     world = World(network, brokers, ensemble, (small, disk), journal, TOPICS)
     stack.callback(world.close)
     return world
+
+
+def _make_coordinators(brokers: Brokers) -> None:
+    """Their topics get as many replicas as there are brokers alive when somebody first asks for a coordinator."""
+    address = brokers.address(brokers.numbers[0])
+    eventually(lambda: living_brokers(address), set(brokers.numbers), STARTED_WITHIN_S)
+    asking = Consumer({"bootstrap.servers": brokers.bootstrap, "group.id": "nobody", "log_level": 0})
+    asking.committed([Position(COPY, 0)], timeout=STARTED_WITHIN_S)
+    asking.close()
+    Producer({"bootstrap.servers": brokers.bootstrap, "transactional.id": "nobody", "log_level": 0}).init_transactions(
+        STARTED_WITHIN_S
+    )
 
 
 def _suffer(chosen: Round, world: World, until: float, verdict: Verdict, show: Show) -> None:
