@@ -149,7 +149,7 @@ BUGS = {
         ONE, 1, (LOST, "inconsistent offsets"), instead(SimulatedFile, "sync", lambda _: None)
     ),
     "an-acknowledgement-before-the-sync": PlantedBug(
-        ONE, None, (LOST, "inconsistent offsets"), instead(Partition, "is_acknowledged", lambda *_: True)
+        ONE, 11, (LOST, "inconsistent offsets"), instead(Partition, "is_acknowledged", lambda *_: True)
     ),
     "a-retry-taken-for-new": PlantedBug(
         ONE, 1, (TWICE, "non-monotonic send"), instead(ProducerStates, "check_batch", lambda *_: None)
@@ -158,9 +158,9 @@ BUGS = {
         THREE, 0, (LOST,), instead(InSync, "least_end", lambda _, end: end)
     ),
     "a-follower-that-keeps-all-it-has": PlantedBug(
-        THREE, 0, (DIVERGED,), instead(Partition, "divergence", lambda *_: None)
+        THREE, None, (DIVERGED,), instead(Partition, "divergence", lambda *_: None)
     ),
-    "a-power-cut-that-passes-for-a-crash": PlantedBug(THREE, 0, (LOST,), instead(brokers, "broker_goes", _trust)),
+    "a-power-cut-that-passes-for-a-crash": PlantedBug(THREE, 2, (LOST,), instead(brokers, "broker_goes", _trust)),
     "a-follower-truncating-to-the-watermark": PlantedBug(
         THREE, 193, (LOST, DIVERGED, "inconsistent offsets"), instead(ReplicaFetcher, "add", _truncate_to_watermark)
     ),
@@ -173,10 +173,12 @@ BUGS = {
     "an-ack-before-the-watermark-moved": PlantedBug(
         THREE, 0, (LOST, "inconsistent offsets"), instead(Partition, "is_acknowledged", lambda *_: True)
     ),
-    "a-leader-epoch-reused": PlantedBug(THREE, 0, (LOST, DIVERGED, "inconsistent offsets"), _epochs_reused),
+    "a-leader-epoch-reused": PlantedBug(
+        THREE, 0, (LOST, DIVERGED, "inconsistent offsets", "not healed"), _epochs_reused
+    ),
     "producer-state-lost-in-a-fail-over": PlantedBug(
         THREE,
-        0,
+        1,
         (TWICE, "non-monotonic send", "forgotten sequence"),
         instead(Partition, "_begin_to_lead", _forget_producers),
     ),
@@ -194,7 +196,7 @@ BUGS = {
         GROUP, 0, ("does not settle", "CommitFailed"), instead(Commits, "_send", _commit_anonymously)
     ),
     "an-epoch-that-begins-too-early": PlantedBug(
-        THREE, 1, ("backward commit", "non-monotonic poll"), instead(LeaderEpochs, "witness", lambda *_: None)
+        THREE, None, ("backward commit", "non-monotonic poll"), instead(LeaderEpochs, "witness", lambda *_: None)
     ),
     "a-place-with-the-epoch-of-its-chunk": PlantedBug(
         THREE,
