@@ -11,7 +11,7 @@ RELEASE := .release
 .DEFAULT_GOAL := help
 # A half-made .venv is made again.
 .DELETE_ON_ERROR:
-.PHONY: help setup java run demo test check fmt wheel bench chaos simulate fuzz soak peers clean
+.PHONY: help setup java run demo test test-spark check fmt wheel bench chaos simulate fuzz soak peers clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -25,8 +25,11 @@ run: $(VENV)/.base ## Run a broker on 127.0.0.1:9092 (sets up only what the brok
 demo: $(VENV)/.spark java ## Clicks and orders through three brokers and Spark into tables, in two minutes
 	@exec $(BIN)/python -m examples.demo $(ARGS)
 
-test: setup peers ## Run all tests, side by side (with ARGS: those that they name, one after the other)
+test: setup peers ## Run all tests but Spark's, some side by side (with ARGS: those that they name, one after the other)
 	$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests.side_by_side)
+
+test-spark: setup peers ## Run the tests that start Spark (about ten minutes)
+	$(BIN)/python -m pytest tests/spark $(ARGS)
 
 check: setup ## Check format, lint, types and layers
 	$(BIN)/ruff format --check .

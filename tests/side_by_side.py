@@ -17,8 +17,10 @@ from datetime import timedelta
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-WAITING = (("clients", "storage_oracles"), ("cli", "cluster", "interop", "testing", "zookeeper"), ("spark",))
+WAITING = (("clients", "storage_oracles"), ("cli", "cluster", "interop", "testing", "zookeeper"))
 """Directories whose tests wait for other programs, by the process that runs them. One more runs the rest."""
+ELSEWHERE = (TESTS / "spark",)
+"""Tests that want the whole machine: `make test-spark`."""
 _RULE = re.compile(r"=+ .+ =+$")
 _COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?)")
 _ORDER = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warning", "error")
@@ -68,14 +70,15 @@ class Part:
 def main() -> int:
     began = time.monotonic()
     waiting = [[str(TESTS / name) for name in names] for names in WAITING]
-    rest = [str(TESTS), *(f"--ignore={path}" for paths in waiting for path in paths)]
+    others = [f"--ignore={path}" for path in ELSEWHERE]
+    rest = [str(TESTS), *others, *(f"--ignore={path}" for paths in waiting for path in paths)]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parts: list[Part] = []
     codes: list[int] = []
     try:
         parts += [Part(["-m", "not alone", *arguments]) for arguments in (*waiting, rest)]
         codes += [part.wait() for part in parts]
-        parts.append(Part(["-m", "alone", str(TESTS)]))
+        parts.append(Part(["-m", "alone", str(TESTS), *others]))
         codes.append(parts[-1].wait())
     finally:
         for part in parts:

@@ -19,6 +19,7 @@ WITHIN_S = 600
 QUIETLY = ("--rate", "100", "--longest", "5", "--unrecorded")
 
 
+@pytest.mark.alone  # sessions and in-sync replicas count seconds
 @pytest.mark.timeout(WITHIN_S + 30)
 def test_no_anomaly_in_a_minute_of_chaos() -> None:
     """BARNABAS_TEST_CHAOS_SEED chooses another one."""

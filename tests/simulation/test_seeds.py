@@ -1,6 +1,6 @@
-"""Two simulated hours that nobody has seen yet, the seeds that once found a bug, and that a seed has one history.
+"""Two simulated hours, the seeds that once found a bug, and that a seed has one history.
 
-`BARNABAS_TEST_SEED` is the first seed, where a run is to be repeated; `python -m tests.simulation` tries many more.
+`BARNABAS_TEST_SEED` is another first seed; `python -m tests.simulation` tries fresh ones, and many more.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ import pytest
 
 from tests.simulation.fault_plan import read, written
 from tests.simulation.scenarios import SCENARIOS
-from tests.simulation.sweep import Tally, cases, command, fresh_seed, judge, sweep
+from tests.simulation.sweep import Tally, cases, command, judge, sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = json.loads(Path(__file__).with_name("corpus.json").read_text())
 HOURS = 2
+FIRST_SEED = 1_794_841_258_000
 BOTH_KINDS = [("three_brokers", 1), ("three_brokers", 2)]  # with our own clients, in a drawn order, and without
 
 
 @pytest.mark.timeout(900)  # on a busy machine
-def test_two_fresh_hours_have_no_anomaly() -> None:
-    first = int(os.environ.get("BARNABAS_TEST_SEED", fresh_seed()))
+def test_two_hours_have_no_anomaly() -> None:
+    first = int(os.environ.get("BARNABAS_TEST_SEED", FIRST_SEED))
     tally = Tally()
     judgements = sweep(cases(count(first)))
     for judgement in judgements:
