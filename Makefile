@@ -59,7 +59,7 @@ simulate: setup ## Run fresh seeds of whole simulated clusters, on all cores: SE
 	$(BIN)/python -m tests.simulation $(or $(SEEDS),1000) $(ARGS)
 
 fuzz: setup peers ## Attack a broker: ten million mutated frames, crowds, bombs, readers that never read: FRAMES=10000000
-	$(BIN)/python -m tests.hostile $(if $(FRAMES),--frames $(FRAMES)) $(ARGS)
+	$(BIN)/python -m tests.hostile $(if $(FRAMES),--frames $(FRAMES)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 soak: setup peers ## The full counts: thirty kills under Spark for each kind of sink, a thousand of brokers, ten million records (hours)
 	$(BIN)/python -m tests.spark.soak $(ARGS)
