@@ -327,12 +327,14 @@ def test_segments_roll_by_a_new_size_and_time(client: Client, broker: Broker, to
     assert segments() == 1
     client.alter_topic(topic, segment_bytes=str(1024 * 1024))
     time.sleep(0.2 if ON_KAFKA else 0)
-    client.produce(topic, batch(b"x"))
+    stamp = now_ms()
+    client.produce(topic, batch(b"x", timestamp_ms=stamp))
     assert segments() == 2
     client.alter_topic(topic, segment_bytes=None, segment_ms="100")
-    client.produce(topic, batch(b"x"))
+    client.produce(topic, batch(b"x", timestamp_ms=stamp))
+    assert segments() == 2
     time.sleep(0.2)
-    client.produce(topic, batch(b"x", timestamp_ms=now_ms()))
+    client.produce(topic, batch(b"x", timestamp_ms=stamp + 200))
     assert segments() == 3
 
 

@@ -180,7 +180,7 @@ def test_partitions_spread_over_directories(tmp_path: Path) -> None:
 def test_segments_are_renamed_before_they_are_removed(tmp_path: Path) -> None:
     settings = {"log.retention.check.interval.ms": "100", "log.segment.bytes": str(1024 * 1024)}
     with BarnabasServer(tmp_path / "data", settings) as broker, Client(broker.address) as client:
-        topic = client.create_topic(config={"file.delete.delay.ms": "1500"})
+        topic = client.create_topic(config={"file.delete.delay.ms": "8000"})
         directory = broker.data_dir / f"{topic}-0"
         for _ in range(4):
             client.produce(topic, batch(b"x" * 600_000))
@@ -188,7 +188,7 @@ def test_segments_are_renamed_before_they_are_removed(tmp_path: Path) -> None:
         eventually(lambda: client.list_offset(topic, EARLIEST).offset, 4)
         assert len(list(directory.glob("*.log.deleted"))) == 4
         assert [path.name for path in directory.glob("*.log")] == [f"{4:020}.log"]
-        eventually(lambda: any(directory.glob("*.deleted")), False)
+        eventually(lambda: any(directory.glob("*.deleted")), False, timeout=30)
 
 
 def test_old_records_go_by_their_own_time(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def test_while_its_groups_are_loaded_a_coordinator_answers_nothing_else(tmp_path
         topic = group.client.create_topic(partitions=200)
         places = [OffsetCommitRequestPartition(partition, 7) for partition in range(200)]
         request = commit_request("g", [committed_topic(group.client, topic, *places, version=9)])
-        for _ in range(40):
+        for _ in range(120):
             sent = [group.client.send(request, 9) for _ in range(10)]
             for correlation_id in sent:
                 group.client.receive(request, 9, correlation_id)

@@ -53,12 +53,12 @@ def protocol(request: pytest.FixtureRequest) -> int:
 def test_a_transaction_that_takes_too_long_is_aborted(start_broker: Callable[..., Broker]) -> None:
     with Client(start_broker({**SMALL, **KAFKA_LOOKS_OFTEN}).address) as client:
         topic = client.create_topic()
-        slow, patient = TransactionalProducer(client, timeout_ms=300), TransactionalProducer(client)
+        slow, patient = TransactionalProducer(client, timeout_ms=3000), TransactionalProducer(client)
         started_ms = now_ms()
         slow.write(topic, b"slow")
         patient.write(topic, b"patient")
-        eventually(slow.state, "CompleteAbort")
-        assert now_ms() - started_ms >= 300
+        eventually(slow.state, "CompleteAbort", 30)
+        assert now_ms() - started_ms >= 3000
         assert markers_in(client, topic) == [(slow.id, ControlType.ABORT)]
         assert patient.state() == "Ongoing"
 
@@ -73,7 +73,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(start_broker: Callable[...
 
 
 def test_an_id_that_nobody_uses_is_forgotten(start_broker: Callable[..., Broker]) -> None:
-    settings = {**SMALL, **KAFKA_LOOKS_OFTEN, "transactional.id.expiration.ms": "600"}
+    settings = {**SMALL, **KAFKA_LOOKS_OFTEN, "transactional.id.expiration.ms": "4000"}
     broker = start_broker(settings)
     with Client(broker.address) as client:
         topic = client.create_topic()
@@ -82,7 +82,9 @@ def test_an_id_that_nobody_uses_is_forgotten(start_broker: Callable[..., Broker]
         ended.end(commit=True)
         busy.write(topic, b"y")
         eventually(
-            lambda: {code_of(client, each.name) for each in (idle, ended)}, {ErrorCode.TRANSACTIONAL_ID_NOT_FOUND}
+            lambda: {code_of(client, each.name) for each in (idle, ended)},
+            {ErrorCode.TRANSACTIONAL_ID_NOT_FOUND},
+            timeout=30,
         )
         assert busy.state() == "Ongoing"
 

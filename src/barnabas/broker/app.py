@@ -99,7 +99,7 @@ class Broker:
         self.metadata = MetadataLog(store, clock, random, config)
         self._sessions = Sessions(self.metadata, network, clock, config)
         self.controller = ControllerClient(self.metadata, self._sessions, network, self.inter_broker_listener)
-        self._heartbeats = Heartbeats(self, disk, random, boot_id)
+        self.heartbeats = Heartbeats(self, disk, random, boot_id)
         self.replicas = Replicas(self.broker_id, self.manager, self.log_config)
         self.peers = Peers(network, self.address_of, f"barnabas-broker-{self.broker_id}")
         self._failed_disks = FailedDisks(self, disk)
@@ -146,7 +146,7 @@ class Broker:
         self._spawn(self.replicas.run())
         await self.metadata.start()
         try:
-            await self._heartbeats.enter()
+            await self.heartbeats.enter()
         except KafkaError as error:
             raise StartError(str(error)) from error
         await self.replicas.settled()
@@ -156,7 +156,7 @@ class Broker:
         self.manager.start_background_work()
         self._spawn(self._close_idle_connections())
         self.server.start_serving()
-        self._spawn(self._heartbeats.run())
+        self._spawn(self.heartbeats.run())
         self._spawn(self._sessions.run())
         self._spawn(self._failed_disks.run())
         self._spawn(self.damaged_replicas.run())
@@ -178,7 +178,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Stop cleanly: leaders elsewhere, no new requests, everything on disk, the logs marked as closed in order."""
-        await self._heartbeats.leave()
+        await self.heartbeats.leave()
         self.server.close()
         await self._replication.close()
         self.groups.close()
@@ -198,7 +198,15 @@ class Broker:
         self._failed_disks.look()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        self._tasks.append(asyncio.create_task(work))
+        self._tasks.append(asyncio.create_task(self._told(work)))
+
+    async def _told(self, work: Coroutine[None, None, None]) -> None:
+        """Work that is to go on for as long as the broker; nobody waits for it, so its failure is told here."""
+        try:
+            await work
+        except Exception:
+            _log.exception("background work has failed", work=repr(work))
+            self.metrics.unhandled_errors += 1
 
     async def _close_idle_connections(self) -> None:
         while True:

@@ -201,8 +201,9 @@ class ShardDriver(Generic[S]):
             return
         self._stop_timer()
         self._timer_ms = deadline_ms
-        delay = max(0.0, deadline_ms / 1000 - self._clock.monotonic())
-        self._timer = asyncio.get_running_loop().call_later(delay, self._expire)
+        # Whole milliseconds, as the shard counts: what is left of one may be too short for a clock to pass.
+        delay_ms = max(0, deadline_ms - self._now().monotonic_ms)
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._expire)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from barnabas.broker.coordinator_runtime import Producer, Shard, ShardDriver
@@ -31,11 +32,18 @@ class Coordinator(Generic[S]):
         settings: NewTopic,
         make_shard: Callable[[Partition], S],
         on_committed: Callable[[ShardDriver[S], Outcome], None] = lambda driver, outcome: None,
+        *,
+        may_have_fewer_replicas: bool = False,
     ) -> None:
-        """`settings` is the internal topic as it is to be made; its replication factor is an upper bound."""
+        """`settings` is the internal topic as it is to be made.
+
+        It waits for as many brokers as it is to have replicas, since nobody would give it more later. If it may have
+        fewer, as where nobody has said how many, it waits for those only that have ever been here.
+        """
         self.topic = topic
         self._broker = broker
         self._settings = settings
+        self._may_have_fewer_replicas = may_have_fewer_replicas
         self._make_shard = make_shard
         self._on_committed = on_committed
         self._drivers: dict[int, ShardDriver[S]] = {}
@@ -80,15 +88,10 @@ class Coordinator(Generic[S]):
         """The number of the topic's partitions; it is made if it is not there yet."""
         image = self._broker.metadata.image
         if self.topic not in image.topics:
-            alive = sum(not broker.fenced for broker in image.brokers.values())
-            settings = self._settings
-            wanted = NewTopic(
-                self.topic,
-                settings.num_partitions,
-                max(1, min(settings.replication_factor, alive)),
-                (),
-                settings.configs,
-            )
+            wanted = self._settings
+            if self._may_have_fewer_replicas:
+                replicas = min(wanted.replication_factor, max(1, len(image.brokers)))
+                wanted = replace(wanted, replication_factor=replicas)
             try:
                 (created,) = await self._broker.create_topics((wanted,))
             except KafkaError as error:

@@ -31,7 +31,7 @@ _EVICTABLE_AFTER_MS = 120_000
 class Wanted:
     """One partition that a fetch asks for, and what was last said about it."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "partition", "topic", "topic_id")
+    __slots__ = ("high_watermark", "log_start_offset", "partition", "sent_from", "topic", "topic_id")
 
     def __init__(self, topic: str, topic_id: bytes, partition: FetchPartition) -> None:
         self.topic = topic
@@ -39,6 +39,8 @@ class Wanted:
         self.partition = partition
         self.high_watermark = -1
         self.log_start_offset = -1
+        self.sent_from = -1
+        """The offset at which the latest records that were sent begin."""
 
     def is_told(self, log: Log) -> bool:
         """Whether the reader knows the offsets of the log as they are now."""
@@ -109,6 +111,7 @@ class FetchSession:
             if wanted.is_news(data) or not self.is_incremental:
                 selected.append((wanted, data))
             if self.copied is None and data.records is not None and len(data.records):
+                wanted.sent_from = wanted.partition.fetch_offset
                 key = (wanted.topic_id if self.by_topic_id else wanted.topic, data.partition_index)
                 if self.wanted.pop(key, None) is not None:
                     self.wanted[key] = wanted

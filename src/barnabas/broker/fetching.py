@@ -135,6 +135,8 @@ class Fetch:
             data.aborted_transactions = aborted
             partitions.append(partition)
             if len(found):
+                if offset == wanted.sent_from:  # they were of no use, for their checksum is wrong, say
+                    broker.manager.scrubber.suspect(log, offset)
                 data.records = found
                 size += len(found)
                 left = max(0, left - len(found))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from barnabas.core.broker_config import BrokerConfig
 
 OFFSETS_TOPIC = "__consumer_offsets"
+_REPLICAS = "offsets.topic.replication.factor"
 _MINUTE_MS = 60_000
 _BATCH_OVERHEAD_BYTES = 100  # of a batch around a single record
 
@@ -28,7 +29,7 @@ def group_coordinator(broker: Broker, random: Random) -> Coordinator[GroupShard]
     settings = NewTopic(
         OFFSETS_TOPIC,
         config["offsets.topic.num.partitions"],
-        config["offsets.topic.replication.factor"],
+        config[_REPLICAS],
         configs={
             "cleanup.policy": "compact",
             "compression.type": "producer",
@@ -40,6 +41,7 @@ def group_coordinator(broker: Broker, random: Random) -> Coordinator[GroupShard]
         OFFSETS_TOPIC,
         settings,
         lambda partition: _new_shard(config, random, topics_of(broker.metadata.image)),
+        may_have_fewer_replicas=not config.is_chosen(_REPLICAS),
     )
 
 

@@ -6,6 +6,7 @@ It runs on the broker's own loop, so that a loop that hangs is seen.
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING
 
 from barnabas.broker.previous_epoch import note_epoch, previous_epoch
@@ -25,6 +26,7 @@ _log = logs.get_logger(__name__)
 _PATIENCE_S = 5.0  # how long an attempt lasts before we say what we wait for
 _PAUSE_S = 0.02  # where the next heartbeat is awaited
 _LEAVE_PATIENCE_S = 1.0
+_INTERVALS_UNHEARD = 2
 
 
 class Heartbeats:
@@ -34,6 +36,7 @@ class Heartbeats:
         self._random = random
         self._boot_id = boot_id
         self._interval_s: float = broker.config["broker.heartbeat.interval.ms"] / 1000
+        self._answered_at = -math.inf
 
     async def enter(self) -> None:
         """Register under a new epoch and become one who may serve; waits for a controller as long as it takes."""
@@ -41,7 +44,7 @@ class Heartbeats:
         directories = broker.manager.directories
         before = await broker.executor.submit(previous_epoch, self._disk, directories, self._boot_id)
         broker.broker_epoch = await self._register(before)
-        await broker.executor.submit(note_epoch, self._disk, directories, self._boot_id, broker.broker_epoch)
+        await self._note_epoch()
         await broker.metadata.refresh()
         await broker.metadata.until(lambda image: image.index > broker.broker_epoch)
         if not broker.manager.is_taken_up:
@@ -54,6 +57,15 @@ class Heartbeats:
                 return
             # Either the news is late, or we were fenced again before it came; then only another heartbeat helps.
             await asyncio.sleep(_PAUSE_S)
+
+    async def _note_epoch(self) -> None:
+        broker = self._broker
+        for directory in broker.manager.directories:
+            if not directory.is_offline:
+                try:
+                    await broker.executor.submit(note_epoch, self._disk, directory, self._boot_id, broker.broker_epoch)
+                except OSError as error:
+                    broker.manager.take_offline(directory, error)
 
     async def run(self) -> None:
         is_registered = True
@@ -105,6 +117,11 @@ class Heartbeats:
         while (await self._beat()).is_fenced and self._has_disk():  # noqa: ASYNC110
             await asyncio.sleep(_PAUSE_S)
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the controller has lately taken us for alive; else others may have followed us as leaders."""
+        return self._broker.clock.monotonic() - self._answered_at < _INTERVALS_UNHEARD * self._interval_s
+
     def _has_disk(self) -> bool:
         """Who has none left can do nothing for anybody until it is started again."""
         return not all(directory.is_offline for directory in self._broker.manager.directories)
@@ -120,9 +137,13 @@ class Heartbeats:
                 want_fence=not self._has_disk(),
                 want_shut_down=want_shut_down,
             )
+            asked_at = broker.clock.monotonic()  # who is frozen while the answer comes does not know how old it is
             try:
-                return await broker.controller.submit(event, _PATIENCE_S)
+                state = await broker.controller.submit(event, _PATIENCE_S)
             except KafkaError as error:
                 if error.code is not ErrorCode.REQUEST_TIMED_OUT:
                     raise
                 _log.warning("no controller to tell that this broker is alive", problem=str(error))
+            else:
+                self._answered_at = asked_at
+                return state

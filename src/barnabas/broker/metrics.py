@@ -7,7 +7,7 @@ work that runs in threads reports when it is back on the loop. What the server c
     metrics.error(api_key, error_code)                       an error of a response, or of one partition or topic inside
     metrics.fetched_bytes["consumer", "leader"] += size      records in a response, by reader and by role
     metrics.client_mistakes += 1                             a frame or request that could not be understood
-    metrics.unhandled_errors += 1                            a request that failed for a reason of our own
+    metrics.unhandled_errors += 1                            something failed for a reason of our own
     metrics.fsync(seconds)                                   one flush of a file to disk
     metrics.recovered(scanned_bytes, dropped_bytes, seconds) one log, brought back after an unclean stop
 """

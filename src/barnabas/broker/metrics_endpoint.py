@@ -43,7 +43,7 @@ _COUNTERS = {
     "barnabas_connections_accepted": "Connections accepted.",
     "barnabas_connections_refused": "Connections closed at once because of a limit.",
     "barnabas_client_mistakes": "Frames and requests that could not be understood.",
-    "barnabas_unhandled_errors": "Requests that failed for a reason of the broker's own.",
+    "barnabas_unhandled_errors": "Requests, and work in the background, that failed for a reason of the broker's own.",
     "barnabas_recovery_scanned_bytes": "Bytes scanned after an unclean stop.",
     "barnabas_recovery_dropped_bytes": "Bytes cut off after an unclean stop: torn or corrupt.",
 }

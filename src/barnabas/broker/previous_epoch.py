@@ -30,12 +30,10 @@ def previous_epoch(disk: Disk, directories: Sequence[LogDirectory], boot_id: str
     return epochs.pop() if len(epochs) == 1 else UNKNOWN_BROKER_EPOCH
 
 
-def note_epoch(disk: Disk, directories: Sequence[LogDirectory], boot_id: str, epoch: int) -> None:
+def note_epoch(disk: Disk, directory: LogDirectory, boot_id: str, epoch: int) -> None:
     """From now on this process is the one before the next."""
     note = json.dumps({"bootId": boot_id, "brokerEpoch": epoch}, separators=(",", ":")).encode()
-    for directory in directories:
-        if not directory.is_offline:
-            disk.replace(f"{directory.path}/{_FILE}", note)
+    disk.replace(f"{directory.path}/{_FILE}", note)
 
 
 def forget_epoch(disk: Disk, directory: LogDirectory) -> None:

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 
 class Replication:
-    """Started with the broker's tasks, by `run`; `close` ends the copying."""
+    """Started with the broker's tasks, by `run`; `close` ends the copying, and nothing is asked for any more."""
 
     def __init__(self, broker: Broker, network: Network) -> None:
         config = broker.config
         self._broker = broker
+        self._asking: set[asyncio.Task[AlteredPartition | Failure]] = set()
         self._fetchers = ReplicaFetchers(
             Surroundings(
                 network,
@@ -60,8 +61,13 @@ class Replication:
         await self._broker.replicas.drop_lagging()
 
     async def close(self) -> None:
-        self._broker.replicas.fetchers = None
+        replicas = self._broker.replicas
+        replicas.fetchers = replicas.alter_isr = None
         await self._fetchers.close()
+        asking = list(self._asking)
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
 
     def _alter_isr(self, partition: Partition, members: Members) -> asyncio.Future[AlteredPartition | Failure]:
         broker = self._broker
@@ -74,4 +80,7 @@ class Replication:
             partition.partition_epoch,
             tuple(own if member == broker.broker_id else (member, epoch) for member, epoch in members),
         )
-        return asyncio.ensure_future(broker.controller.submit(event))
+        task: asyncio.Task[AlteredPartition | Failure] = asyncio.create_task(broker.controller.submit(event))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+        return task

@@ -133,8 +133,10 @@ class Sessions:
                 _log.debug("broker not reached", broker=incarnation[0], problem=str(error))
             else:
                 was_connected = True
+                since = self._clock.monotonic()
                 await self._end_of(socket)
-                continue
+                if self._clock.monotonic() - since > _RECONNECT_PAUSE_S:
+                    continue  # one that closes every connection at once has too many
             await asyncio.sleep(_RECONNECT_PAUSE_S)
 
     def _refused(self, incarnation: Incarnation, endpoint: Endpoint, was_connected: bool) -> None:

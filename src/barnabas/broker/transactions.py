@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.transaction_shard import MarkerToWrite, TransactionShard
 
 TRANSACTIONS_TOPIC = "__transaction_state"
+_REPLICAS = "transaction.state.log.replication.factor"
 _RETRY_SECONDS = 0.1
 _GONE = -2  # in place of a leader: there is no such partition any more
 _BETWEEN_BROKERS = 2  # the version of WriteTxnMarkers that coordinators speak
@@ -46,7 +47,7 @@ def transaction_coordinator(broker: Broker) -> Coordinator[TransactionShard]:
     settings = NewTopic(
         TRANSACTIONS_TOPIC,
         config["transaction.state.log.num.partitions"],
-        config["transaction.state.log.replication.factor"],
+        config[_REPLICAS],
         configs={
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",
@@ -62,6 +63,7 @@ def transaction_coordinator(broker: Broker) -> Coordinator[TransactionShard]:
         settings,
         lambda partition: _new_shard(broker, partition),
         markers.committed,
+        may_have_fewer_replicas=not config.is_chosen(_REPLICAS),
     )
 
 

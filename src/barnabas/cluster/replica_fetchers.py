@@ -49,12 +49,13 @@ class ReplicaFetchers:
 
     def drop(self, partition: Partition) -> None:
         place = self._place.pop(key_of(partition), None)
-        if place is not None:
-            fetcher, task = self._fetchers[place]
-            fetcher.drop(key_of(partition))
-            if fetcher.is_idle:
-                del self._fetchers[place]
-                task.cancel()
+        if place is None or place not in self._fetchers:
+            return  # a fetcher under which a disk has failed drops by itself, and may be gone when we hear of it
+        fetcher, task = self._fetchers[place]
+        fetcher.drop(key_of(partition))
+        if fetcher.is_idle:
+            del self._fetchers[place]
+            task.cancel()
 
     async def close(self) -> None:
         tasks = [task for _, task in self._fetchers.values()]

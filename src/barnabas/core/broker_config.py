@@ -113,6 +113,10 @@ class BrokerConfig:
         value = self._values.get(name)
         return default if value is None else value
 
+    def is_chosen(self, name: str) -> bool:
+        """Whether somebody has set the key for this broker, be it to its default."""
+        return name in self._static or name in self._dynamic or name in self._dynamic_default
+
     @property
     def node_id(self) -> int:
         node_id: int = self._values["node.id"]

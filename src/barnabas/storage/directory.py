@@ -137,7 +137,7 @@ class LogDirectory:
             partition = (log.topic, log.partition)
             collected[checkpoints.RECOVERY_POINTS][partition] = log.recovery_point
             collected[checkpoints.HIGH_WATERMARKS][partition] = log.high_watermark
-            if log.log_start_offset > log.segments.first.base_offset:
+            if log.log_start_offset:  # also where a segment begins: a power cut may bring back those before it
                 collected[checkpoints.LOG_START_OFFSETS][partition] = log.log_start_offset
             if log.config.is_compacted and log.first_dirty_offset:
                 collected[checkpoints.CLEANER_OFFSETS][partition] = log.first_dirty_offset

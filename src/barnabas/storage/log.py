@@ -39,7 +39,6 @@ from barnabas.records.batch import (
     write_log_append_time,
 )
 from barnabas.records.control import ControlType, EndMarker, build_end_marker, parse_end_marker
-from barnabas.records.record import Record
 from barnabas.storage import leader_epochs as epochs_file
 from barnabas.storage.flush import FlushJob
 from barnabas.storage.leader_epochs import EpochEntry, LeaderEpochs
@@ -112,7 +111,7 @@ class Log:
         self.flushed_offset = start
         self.first_dirty_offset = 0
         """Up to here the log was compacted; what follows was not looked at."""
-        self._reader = LogReader(segments)
+        self._reader = LogReader(segments, leader_epochs)
         self._boundaries = self._reader.boundaries
         self._snapshots = snapshots
         self.unsynced_directories = {directory, self.parent_directory}
@@ -592,13 +591,8 @@ class Log:
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
         """The first record whose time is `timestamp_ms` or later."""
-        return self._timestamped(self._reader.record_at_time(timestamp_ms, self.log_start_offset))
+        return self._reader.offset_for_timestamp(timestamp_ms, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
         """The first record that has the greatest time of all (KIP-734)."""
-        return self._timestamped(self._reader.record_with_max_timestamp(self.log_start_offset))
-
-    def _timestamped(self, record: Record | None) -> TimestampedOffset | None:
-        if record is None:
-            return None
-        return TimestampedOffset(record.timestamp_ms, record.offset, self.epoch_of(record.offset))
+        return self._reader.offset_of_max_timestamp(self.log_start_offset)

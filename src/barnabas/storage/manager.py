@@ -100,7 +100,7 @@ class LogManager:
             try:
                 found = await self._executor.submit(directory.open, broker_id, cluster_id, self._random)
             except OSError as error:
-                self._take_offline(directory, error)
+                self.take_offline(directory, error)
                 continue
             for partition in found:
                 first = self._closed_logs.setdefault(partition, directory)
@@ -140,7 +140,7 @@ class LogManager:
                 try:
                     await self._executor.submit(directory.mark_clean, broker_epoch)
                 except OSError as error:
-                    self._take_offline(directory, error)
+                    self.take_offline(directory, error)
             directory.release()
         self.logs.clear()
 
@@ -218,7 +218,7 @@ class LogManager:
             if opened is None:
                 await self._set_aside(path)
         except OSError as error:
-            self._take_offline(directory, error)
+            self.take_offline(directory, error)
             raise
         except (KafkaError, ValueError):
             self.unreadable_logs[topic, partition] = directory
@@ -246,7 +246,7 @@ class LogManager:
         try:
             return await self._executor.submit(lambda: list(map(create, partitions)))
         except OSError as error:
-            self._take_offline(directory, error)
+            self.take_offline(directory, error)
             raise
 
     def _places(self, partitions: Sequence[int]) -> dict[LogDirectory, list[int]]:
@@ -283,7 +283,7 @@ class LogManager:
         try:
             path = await self._rename(f"{directory.path}/{topic}-{partition}", STRAY_SUFFIX)
         except OSError as error:
-            self._take_offline(directory, error)
+            self.take_offline(directory, error)
             return None
         directory.forget((topic, partition))
         return path
@@ -298,7 +298,7 @@ class LogManager:
         try:
             return await self._rename(log.directory, suffix)
         except OSError as error:
-            self._take_offline(self._directory_of(log), error)
+            self.take_offline(self._directory_of(log), error)
             return None
 
     def remove_tree_later(self, path: str, config: LogConfig) -> None:
@@ -324,7 +324,7 @@ class LogManager:
                 await self._set_aside(f"{directory.path}/{topic}-{partition}")
                 directory.forget((topic, partition))
             except OSError as error:
-                self._take_offline(directory, error)
+                self.take_offline(directory, error)
 
     async def _set_aside(self, path: str) -> None:
         """Keep a log whose topic is gone, or is another one now, where nobody takes it for a partition."""
@@ -375,17 +375,17 @@ class LogManager:
             try:
                 await self._executor.submit(write)
             except OSError as error:
-                self._take_offline(directory, error)
+                self.take_offline(directory, error)
 
     # failing
 
     def fail(self, log: Log, error: OSError) -> list[Log]:
         """Take the directory of a log offline; all the logs that are lost with it."""
         directory = self._directory_of(log)
-        self._take_offline(directory, error)
+        self.take_offline(directory, error)
         return self._logs_in(directory)
 
-    def _take_offline(self, directory: LogDirectory, error: OSError) -> None:
+    def take_offline(self, directory: LogDirectory, error: OSError) -> None:
         if directory.is_offline:
             return
         directory.is_offline = True

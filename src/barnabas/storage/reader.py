@@ -13,7 +13,9 @@ from barnabas.records.batch import NO_TIMESTAMP, BatchHeader, CorruptBatch
 from barnabas.records.reader import records_of
 from barnabas.records.record import Record
 from barnabas.storage.boundaries import Boundaries, Boundary
+from barnabas.storage.leader_epochs import LeaderEpochs
 from barnabas.storage.log_slice import LogSlice
+from barnabas.storage.results import TimestampedOffset
 from barnabas.storage.segment import Segment
 from barnabas.storage.segments import Segments
 from barnabas.storage.txn_index import AbortedTxn
@@ -22,10 +24,11 @@ _OFFSET = Struct(">q")
 
 
 class LogReader:
-    __slots__ = ("_segments", "boundaries")
+    __slots__ = ("_epochs", "_segments", "boundaries")
 
-    def __init__(self, segments: Segments) -> None:
+    def __init__(self, segments: Segments, epochs: LeaderEpochs) -> None:
         self._segments = segments
+        self._epochs = epochs
         self.boundaries = Boundaries()
 
     def read(self, offset: int, max_bytes: int, max_offset: int, min_one_batch: bool, log_end_offset: int) -> LogSlice:
@@ -97,7 +100,7 @@ class LogReader:
                     return aborted
         return aborted
 
-    def record_at_time(self, timestamp_ms: int, log_start_offset: int) -> Record | None:
+    def offset_for_timestamp(self, timestamp_ms: int, log_start_offset: int) -> TimestampedOffset | None:
         """The first record whose time is `timestamp_ms` or later."""
         for segment in self._segments.since(log_start_offset):
             if segment.max_timestamp < timestamp_ms:
@@ -107,10 +110,10 @@ class LogReader:
                 if header.max_timestamp >= timestamp_ms and header.last_offset >= log_start_offset:
                     for record in _records(segment, position, header, log_start_offset):
                         if record.timestamp_ms >= timestamp_ms:
-                            return record
+                            return self._timestamped(record)
         return None
 
-    def record_with_max_timestamp(self, log_start_offset: int) -> Record | None:
+    def offset_of_max_timestamp(self, log_start_offset: int) -> TimestampedOffset | None:
         """The first record that has the greatest time of all (KIP-734)."""
         latest = max(self._segments.since(log_start_offset), key=lambda segment: segment.max_timestamp)
         if latest.max_timestamp == NO_TIMESTAMP:
@@ -118,7 +121,11 @@ class LogReader:
         found = latest.locate(latest.max_timestamp_offset)
         if found is None or found[1].last_offset < log_start_offset:
             return None
-        return max(_records(latest, *found, log_start_offset), key=lambda record: record.timestamp_ms, default=None)
+        records = _records(latest, *found, log_start_offset)
+        return self._timestamped(max(records, key=lambda record: record.timestamp_ms)) if records else None
+
+    def _timestamped(self, record: Record) -> TimestampedOffset:
+        return TimestampedOffset(record.timestamp_ms, record.offset, self._epochs.epoch_of(record.offset))
 
 
 def _records(segment: Segment, position: int, header: BatchHeader, from_offset: int) -> list[Record]:

@@ -13,6 +13,7 @@ from barnabas.cluster.image import Partition as Registration
 from barnabas.cluster.partition import Partition
 from barnabas.coordinator.outcome import CoordinatorRecord, Now, Outcome, Token
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.seams import Clock
 from barnabas.storage.log import Log
 from barnabas.wire.primitives import DecodeError
 from tests.unit.storage.storage_helpers import NOW_MS, new_log
@@ -74,6 +75,8 @@ class Notes:
         return self.deadline_ms
 
     def expire(self, now: Now) -> Outcome:
+        if self.deadline_ms is None or now.monotonic_ms < self.deadline_ms:
+            return Outcome()
         self.expired.append(now.monotonic_ms)
         self.deadline_ms = None
         return Outcome([CoordinatorRecord(b"expired", b"yes")])
@@ -107,6 +110,7 @@ class Stage:
         self.log: Log = new_log(directory / "topic-0", **config)
         self.partition = Partition(ME, self.log, lambda partition: None)
         self.executor = HeldExecutor()
+        self.clock: Clock = RunningClock()
         self.committed: list[Outcome] = []
         self.suspected: list[int] = []
         self.leader_epoch = -1
@@ -125,7 +129,7 @@ class Stage:
         return ShardDriver(
             self.partition,
             Notes,
-            RunningClock(),
+            self.clock,
             self.executor,
             lambda driver, outcome: self.committed.append(outcome),
             lambda log, offset: self.suspected.append(offset),

@@ -15,6 +15,7 @@ from barnabas.coordinator.outcome import CoordinatorRecord, Outcome
 from barnabas.core.errors import ErrorCode
 from barnabas.records.batch import headers
 from barnabas.records.control import ControlType, EndMarker
+from tests.simulation.virtual_loop import VirtualClock, VirtualLoop
 from tests.unit.broker.shards import (
     ME,
     OTHER,
@@ -311,7 +312,8 @@ def test_a_damaged_batch_is_left_to_a_leader_that_has_it_unless_it_is_no_damage_
         stage.log.damage = "found" if is_damaged else ""
         stage.lead((ME, OTHER))
         driver = stage.drive()
-        await asyncio.sleep(0.2)
+        await until(lambda: stage.suspected)
+        await (asyncio.sleep(0.2) if is_damaged else until(lambda: driver.shard))
         assert stage.suspected[0] == 1
         assert (driver.shard is None) is is_damaged
         stage.lead((ME,))
@@ -435,16 +437,37 @@ def test_time_passes_without_requests(tmp_path: Path) -> None:
     run(story())
 
 
+def test_a_deadline_that_is_less_than_a_rounding_error_away_is_met(tmp_path: Path) -> None:
+    """1.001 seconds are 1000.9999999999999 ms: by a clock that nothing else moves, what is left of them never ends."""
+    loop = VirtualLoop(max_steps=10_000)
+
+    async def story() -> None:
+        stage = Stage(tmp_path)
+        stage.clock = VirtualClock(loop)
+        driver = await stage.driver()
+        shard = driver.shard
+        assert shard is not None
+        for deadline_ms in range(1001, 2001, 10):
+            shard.deadline_ms = deadline_ms
+            await outcome_of(driver.execute(read(b"a")))
+            await asyncio.sleep((deadline_ms + 5) / 1000 - loop.time())
+            assert deadline_ms <= shard.expired[-1] <= deadline_ms + 2
+        driver.close()
+
+    loop.run_until_complete(story())
+    loop.close()
+
+
 def test_time_ends_with_the_driver(tmp_path: Path) -> None:
     async def story() -> None:
         stage = Stage(tmp_path)
         driver = await stage.driver()
         shard = driver.shard
         assert shard is not None
-        shard.deadline_ms = int(time.monotonic() * 1000) + 20
+        shard.deadline_ms = int(time.monotonic() * 1000) + 500
         await outcome_of(driver.execute(read(b"a")))
         driver.close()
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.6)
         assert shard.expired == []
 
     run(story())

@@ -24,8 +24,8 @@ SETTINGS = NewTopic(TOPIC, PARTITIONS, 3, configs={"cleanup.policy": "compact"})
 class Metadata:
     """An image in which the topic appears when it is created, and what was asked for."""
 
-    def __init__(self, alive: int = 1, error: KafkaError | None = None) -> None:
-        self.image = Image(brokers={number: SimpleNamespace(fenced=number >= alive) for number in range(5)})  # type: ignore[misc]
+    def __init__(self, registered: int = 1, error: KafkaError | None = None) -> None:
+        self.image = Image(brokers={number: SimpleNamespace(fenced=number > 0) for number in range(registered)})  # type: ignore[misc]
         self.error = error
         self.created: list[NewTopic] = []
 
@@ -40,7 +40,7 @@ class Metadata:
         return [SimpleNamespace(error=self.error)]
 
 
-def coordinator(metadata: Metadata) -> Coordinator[Notes]:
+def coordinator(metadata: Metadata, *, may_have_fewer_replicas: bool = True) -> Coordinator[Notes]:
     broker: Any = SimpleNamespace(
         metadata=metadata,
         create_topics=metadata.create_topics,
@@ -48,7 +48,9 @@ def coordinator(metadata: Metadata) -> Coordinator[Notes]:
         executor=HeldExecutor(),
         manager=SimpleNamespace(scrubber=SimpleNamespace(suspect=lambda log, offset: None)),
     )
-    return Coordinator(broker, TOPIC, SETTINGS, lambda partition: Notes())
+    return Coordinator(
+        broker, TOPIC, SETTINGS, lambda partition: Notes(), may_have_fewer_replicas=may_have_fewer_replicas
+    )
 
 
 async def loaded(found: Coordinator[Notes], index: int) -> None:
@@ -58,14 +60,26 @@ async def loaded(found: Coordinator[Notes], index: int) -> None:
 # the topic
 
 
-@pytest.mark.parametrize(("alive", "replicas"), [(0, 1), (1, 1), (2, 2), (3, 3), (5, 3)])
-def test_the_topic_is_made_with_as_many_replicas_as_there_can_be(alive: int, replicas: int) -> None:
+@pytest.mark.parametrize(("registered", "replicas"), [(0, 1), (1, 1), (2, 2), (3, 3), (5, 3)])
+def test_the_topic_is_made_with_as_many_replicas_as_there_can_be_once_all_are_back(
+    registered: int, replicas: int
+) -> None:
     async def story() -> None:
-        metadata = Metadata(alive)
+        metadata = Metadata(registered)
         assert await coordinator(metadata).ensure_topic() == PARTITIONS
         (wanted,) = metadata.created
         assert (wanted.name, wanted.num_partitions, wanted.replication_factor) == (TOPIC, PARTITIONS, replicas)
         assert wanted.configs == SETTINGS.configs
+
+    run(story())
+
+
+@pytest.mark.parametrize("registered", [1, 2, 3])
+def test_the_topic_has_the_replicas_that_somebody_has_asked_for(registered: int) -> None:
+    async def story() -> None:
+        metadata = Metadata(registered)
+        await coordinator(metadata, may_have_fewer_replicas=False).ensure_topic()
+        assert [wanted.replication_factor for wanted in metadata.created] == [3]
 
     run(story())
 

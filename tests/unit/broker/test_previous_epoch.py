@@ -25,8 +25,8 @@ def open_directories(path: Path, names: str = "ab") -> list[LogDirectory]:
 def live(path: Path, epoch: int, *, is_clean: bool) -> None:
     """The life of a process under an epoch, and its end."""
     directories = open_directories(path)
-    note_epoch(RealDisk(), directories, BOOT, epoch)
     for directory in directories:
+        note_epoch(RealDisk(), directory, BOOT, epoch)
         if is_clean:
             directory.mark_clean(epoch)
         directory.release()
@@ -77,7 +77,8 @@ def test_a_note_that_makes_no_sense_is_none(tmp_path: Path) -> None:
 
 def test_a_disk_that_failed_has_not_kept_everything(tmp_path: Path) -> None:
     directories = open_directories(tmp_path)
-    note_epoch(RealDisk(), directories, BOOT, 7)
+    for directory in directories:
+        note_epoch(RealDisk(), directory, BOOT, 7)
     forget_epoch(RealDisk(), directories[1])
     for directory in directories:
         directory.release()

@@ -17,6 +17,7 @@ from barnabas.coordination.memory import MemoryMetadata, MemoryStore
 from barnabas.coordination.store import Refusal, Refused
 from barnabas.core.broker_config import BrokerConfig
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.seams import Socket
 from tests.simulation.simulated_network import SimulatedListener, SimulatedNetwork
 from tests.simulation.virtual_loop import VirtualClock, VirtualLoop
 
@@ -139,6 +140,23 @@ def test_a_connection_that_breaks_is_no_death_while_new_ones_are_taken() -> None
             await asyncio.sleep(0.5)
             world.drop_connections()
         await asyncio.sleep(1)
+        assert world.lives()
+
+    run(story)
+
+
+def test_who_closes_every_connection_at_once_is_not_asked_without_end() -> None:
+    """As one does that has as many connections as it takes."""
+
+    async def story(world: World) -> None:
+        def close(socket: Socket, peer: str) -> None:
+            world.sockets.append(socket)
+            socket.close()
+
+        world.network.listen(HOST, PORT, close)
+        await world.enter()
+        await asyncio.sleep(2)
+        assert 5 < len(world.sockets) < 30
         assert world.lives()
 
     run(story)

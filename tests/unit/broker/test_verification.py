@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from barnabas.broker.dispatch import Later
 from barnabas.broker.handlers import k00_produce, k28_txn_offset_commit
 from barnabas.cluster.image import Partition as Registration
 from barnabas.cluster.partition import Partition
-from barnabas.core.errors import ErrorCode
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.control import ControlType, EndMarker
 from barnabas.wire.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from barnabas.wire.messages.k24_add_partitions_to_txn import (
@@ -113,6 +114,24 @@ def test_offsets_wait_for_the_verdict(
         codes = [each.error_code for topic in (await commit).topics for each in topic.partitions]
         assert codes == expected
         assert bench.committed == (not expected)
+
+    asyncio.run(scenario())
+
+
+def test_a_refusal_that_nobody_waits_for_any_more_is_looked_at_all_the_same(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        complaints: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+        bench = Bench(tmp_path)
+        commit = asyncio.ensure_future(k28_txn_offset_commit.handle(_offsets(), bench.context(4)))
+        await asyncio.sleep(0)
+        commit.cancel()
+        await asyncio.wait([commit])
+        bench.verdict.set_exception(KafkaError(ErrorCode.NOT_COORDINATOR))
+        await asyncio.sleep(0)
+        del bench, commit  # and with them the refusal, which complains if it was not looked at
+        gc.collect()
+        assert complaints == []
 
     asyncio.run(scenario())
 

@@ -307,7 +307,7 @@ def _found(directory: Path, pattern: str) -> list[Path]:
 @on_a_loop
 async def test_retention_runs_in_the_background_and_files_are_renamed_first(tmp_path: Path) -> None:
     async with managed(tmp_path, log_retention_check_interval_ms=10) as run:
-        log = await run.log(segment_bytes=500, retention_bytes=1000, file_delete_delay_ms=200)
+        log = await run.log(segment_bytes=500, retention_bytes=1000, file_delete_delay_ms=2000)
         for _ in range(10):
             append(log, bytes(300))
         await asyncio.wait_for(_until(lambda: log.log_start_offset > 0), 10)
@@ -335,6 +335,24 @@ async def test_deleted_records_stay_deleted_after_a_crash(tmp_path: Path) -> Non
     async with managed(tmp_path) as run:
         log = await run.log()
         assert (log.log_start_offset, log.log_end_offset) == (7, 10)
+
+
+@on_a_loop
+async def test_deleted_records_stay_deleted_when_a_power_cut_brings_their_segments_back(tmp_path: Path) -> None:
+    async with managed(tmp_path, log_retention_check_interval_ms=10) as run:
+        log = await run.log(segment_bytes=500, retention_ms=-1, file_delete_delay_ms=60_000)
+        for _ in range(10):
+            append(log, bytes(300))
+        start = log.segments.active.base_offset
+        log.advance_log_start_offset(start)
+        await asyncio.wait_for(_until(lambda: log.segments.first.base_offset == start), 10)
+        await run.manager.checkpoint()
+        run.crash()
+    for renamed in _found(tmp_path, "*/*.deleted"):
+        renamed.rename(renamed.with_suffix(""))
+    async with managed(tmp_path) as run:
+        log = await run.log(retention_ms=-1)
+        assert (log.log_start_offset, log.log_end_offset) == (start, 10)
 
 
 @on_a_loop

@@ -2,7 +2,8 @@
 
 acks=1 is answered once the leader has the records (synced, if `flush.messages` says so), acks=-1 once all in-sync
 replicas have them, acks=0 never; an acks=0 request that fails closes the connection, as Kafka does, since there is no
-other way to tell. Every partition has its own outcome.
+other way to tell. Every partition has its own outcome. A gap in a producer's sequences is OUT_OF_ORDER_SEQUENCE_NUMBER
+from a leader that the controller has lately heard of; one that may have been followed by another says NOT_LEADER.
 
 - 7: zstd. 8: error messages. 9: tagged fields. 10: leader hints. 12: transactions of version 2. 13: topics by id.
 
@@ -85,8 +86,13 @@ def _append(request: ProduceRequest, context: Context, refused: dict[PartitionKe
                 info = partition.append(_checked(data.records, request, context), now_ms, acks)
             except KafkaError as error:
                 failed = True
-                broker.metrics.error(_KEY, error.code)
-                result = PartitionProduceResponse(index, error.code, -1, error_message=error.message or None)
+                code = error.code
+                if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not broker.heartbeats.is_answered:
+                    # Perhaps the next leader has what is missing here; a producer who is told of a gap gives up its
+                    # epoch, and has what was under way twice.
+                    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                broker.metrics.error(_KEY, code)
+                result = PartitionProduceResponse(index, code, -1, error_message=error.message or None)
             except OSError as error:
                 failed = True
                 result = PartitionProduceResponse(index, replicas.disk_failed(partition, error), -1)
