@@ -78,12 +78,12 @@ def test_a_server_that_is_down_at_the_start_is_waited_for_by_name(
     port = free_port()
 
     async def main() -> None:
-        store = ZooKeeperStore(f"{HOST}:{port}/late", 1, session_timeout_s=2.0, request_timeout_s=0.2)
+        store = ZooKeeperStore(f"{HOST}:{port}/late", 1, session_timeout_s=10.0, request_timeout_s=1.0)
         opening = asyncio.create_task(store.open())
-        await asyncio.sleep(0.7)
+        await asyncio.sleep(2.5)
         assert not opening.done()
         with await asyncio.to_thread(ZooKeeperServer, tmp_path, port=port):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await opening
             assert await store.campaign(0) == 1
             await store.close()
@@ -92,10 +92,11 @@ def test_a_server_that_is_down_at_the_start_is_waited_for_by_name(
         asyncio.run(main())
     waits = [record for record in caplog.records if record.getMessage().startswith("waiting for ZooKeeper")]
     assert len(waits) >= 2
-    assert vars(waits[0])["fields"]["problem"] == (
-        f"ZooKeeper at {HOST}:{port} did not answer within 0.2 s (Connection refused); "
+    expected = (
+        f"ZooKeeper at {HOST}:{port} did not answer within 1 s (Connection refused); "
         "check that it runs and that zookeeper.connect names it"
     )
+    assert any(vars(record)["fields"]["problem"] == expected for record in waits), waits
 
 
 def test_waiting_for_a_server_can_be_given_up() -> None:
@@ -162,7 +163,7 @@ def test_an_ensemble_that_loses_its_leader_loses_no_record_and_no_claim(tmp_path
 
 def test_a_killed_holder_is_replaced_when_its_session_times_out(tmp_path: Path) -> None:
     async def main(connect: str, holder: subprocess.Popen[str]) -> None:
-        store = ZooKeeperStore(connect, 2, session_timeout_s=1.0)
+        store = ZooKeeperStore(connect, 2, session_timeout_s=4.0)
         await store.open()
         assert await store.campaign(1) is None
         await store.watch()
@@ -172,5 +173,5 @@ def test_a_killed_holder_is_replaced_when_its_session_times_out(tmp_path: Path) 
         assert await store.campaign(1) == 2
         await store.close()
 
-    with ZooKeeperServer(tmp_path) as server, claim_holder(server.address, session_timeout_s=1.0) as holder:
-        asyncio.run(asyncio.wait_for(main(server.address, holder), 10))
+    with ZooKeeperServer(tmp_path) as server, claim_holder(server.address, session_timeout_s=4.0) as holder:
+        asyncio.run(asyncio.wait_for(main(server.address, holder), 60))

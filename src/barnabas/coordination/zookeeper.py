@@ -26,7 +26,7 @@ import asyncio
 import struct
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
@@ -237,24 +237,37 @@ class ZooKeeperStore:
         return None if self._tail.next_index == index else Refused(Refusal.INDEX_MOVED)
 
     async def read(self, from_index: int) -> list[Batch] | Trimmed:
-        while True:
-            _, pointer, log, found = await self._session.ask(
-                sync(self._log_path), get(self._pointer_path), get(self._log_path), get(self._batch_path(from_index))
-            )
-            first_index, next_index = facts(pointer)["index"], facts(log)["next_index"]
-            if from_index < first_index:
-                return Trimmed(first_index)
-            if from_index >= next_index:
-                return []
-            if not isinstance(found, NoNodeError):
-                batch = _decode(from_index, found[0])
-                if batch.next_index >= next_index:
-                    return [batch]
-            starts = await self._starts_from(from_index)
-            batches = await self._session.ask(*(get(self._batch_path(start)) for start in starts))
-            if not any(isinstance(batch, NoNodeError) for batch in batches):
-                return [_decode(start, data) for start, (data, _) in zip(starts, batches)]
-            self._starts = []  # it was trimmed in between
+        _, pointer, log, found = await self._session.ask(
+            sync(self._log_path), get(self._pointer_path), get(self._log_path), get(self._batch_path(from_index))
+        )
+        first_index, next_index = facts(pointer)["index"], facts(log)["next_index"]
+        if from_index < first_index:
+            return Trimmed(first_index)
+        if from_index >= next_index:
+            return []
+        if not isinstance(found, NoNodeError):
+            batch = _decode(from_index, found[0])
+            if batch.next_index >= next_index:
+                return [batch]
+        starts = await self._starts_from(from_index)
+        *batches, pointer = await self._session.ask(
+            *(get(self._batch_path(start)) for start in starts), get(self._pointer_path)
+        )
+        first_index = facts(pointer)["index"]
+        if from_index < first_index:  # trimmed in between: the listing or the batches may lack some
+            return Trimmed(first_index)
+        return self._in_one_piece(from_index, starts, batches)
+
+    def _in_one_piece(self, index: int, starts: list[int], found: list[Any]) -> list[Batch]:
+        batches = []
+        for start, node in zip(starts, found):
+            if start != index or isinstance(node, NoNodeError):
+                break
+            batches.append(_decode(start, node[0]))
+            index = batches[-1].next_index
+        if not batches:
+            raise StoreUnavailable(f"{self._batch_path(index)} is missing in ZooKeeper, from the middle of the list")
+        return batches
 
     async def _starts_from(self, index: int) -> list[int]:
         """Where the next batches begin. The listing is long, so it is kept until it has been read to its end."""
