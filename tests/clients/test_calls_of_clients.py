@@ -14,7 +14,7 @@ from barnabas.wire.messages.k03_metadata import MetadataRequest, MetadataRespons
 from barnabas.wire.primitives import EncodeError
 from tests.peers import BarnabasServer
 
-TIMEOUT_MS = 500
+TIMEOUT_MS = 3000
 
 
 async def outcome(client: Client, broker: BrokerInfo, topics: Any = ()) -> Any:

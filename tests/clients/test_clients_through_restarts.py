@@ -65,8 +65,8 @@ def test_a_broker_that_stays_away_fails_the_delivery_in_time(tmp_path: Path) -> 
     async def session() -> None:
         async with (
             asyncio.timeout(30),
-            connect(server.address, retry_timeout_ms=500) as client,
-            Producer(client, delivery_timeout_ms=500) as producer,
+            connect(server.address, retry_timeout_ms=5000) as client,
+            Producer(client, delivery_timeout_ms=5000) as producer,
         ):
             await producer.send("orders", b"there")
             server.kill()

@@ -52,7 +52,7 @@ def test_the_membership_of_a_caller_whose_loop_is_gone_ends_by_itself(group_clus
 
     async def vanish() -> None:
         async with connect(group_cluster) as client:
-            options = GroupOptions(group_id=group, max_poll_interval_ms=1500)
+            options = GroupOptions(group_id=group, max_poll_interval_ms=5000)
             member = GroupMember(client, options, Subscription(frozenset([topic])))
             await member.start()
             await asyncio.wait_for(member.pending.wait(), 20)
@@ -64,4 +64,4 @@ def test_the_membership_of_a_caller_whose_loop_is_gone_ends_by_itself(group_clus
     asyncio.run(vanish())
     assert "barnabas-groups" in [thread.name for thread in threading.enumerate()]
     asyncio.run(take_over())
-    eventually(lambda: "barnabas-groups" in [thread.name for thread in threading.enumerate()], False)
+    eventually(lambda: "barnabas-groups" in [thread.name for thread in threading.enumerate()], False, timeout=30)

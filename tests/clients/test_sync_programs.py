@@ -124,12 +124,15 @@ def test_a_call_from_the_loop_is_an_error_and_no_hang(cluster: str, topic: str) 
 
 
 def test_an_interrupted_poll_loses_nothing(cluster: str, topic: str) -> None:
+    def interrupted(timer: threading.Timer) -> None:
+        timer.start()
+        consumer.poll(60_000)
+
     with Producer(cluster) as producer, Consumer(cluster, topics=[topic], auto_offset_reset="earliest") as consumer:
         for number in range(5):
             timer = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
-            timer.start()
             with pytest.raises(KeyboardInterrupt):
-                consumer.poll(60_000)
+                interrupted(timer)
             timer.join()
             producer.send(topic, b"%d" % number)
             assert [record.value for record in consumer.poll(20_000)] == [b"%d" % number]

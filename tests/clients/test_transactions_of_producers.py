@@ -389,7 +389,7 @@ def test_a_coordinator_that_restarts_or_falls_silent(tmp_path: Path, topic_name:
             server.process.send_signal(signal.SIGSTOP)
 
     async def into_silence() -> None:
-        async with transactional(address, topic_name, request_timeout_ms=300, max_block_ms=600) as producer:
+        async with transactional(address, topic_name, request_timeout_ms=2000, max_block_ms=4000) as producer:
             with pytest.raises(OutcomeUnknown, match="whether its transaction is committed is not known"):
                 await is_not_answered(producer)
             server.process.send_signal(signal.SIGCONT)

@@ -156,7 +156,8 @@ class Connections:
             raise NotKafka(f"{address} speaks {other}, not Kafka's protocol") from None
 
     def _opened(self, address: Address, task: asyncio.Task[Channel]) -> None:
-        del self._opening[address]
+        if self._opening.get(address) is task:
+            del self._opening[address]
         if not task.cancelled() and task.exception() is None:
             self._channels[address] = task.result()
 
@@ -167,10 +168,10 @@ class Connections:
             channel.close()
 
     async def close(self) -> None:
-        opening = list(self._opening.values())
-        for task in opening:
+        opening, self._opening = self._opening, {}  # who comes from here on must not wait for what is cancelled
+        for task in opening.values():
             task.cancel()
-        await asyncio.gather(*opening, return_exceptions=True)
+        await asyncio.gather(*opening.values(), return_exceptions=True)
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()

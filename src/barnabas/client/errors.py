@@ -78,7 +78,10 @@ class NotDelivered(KafkaError):
 
 
 class CommitFailed(KafkaError):
-    """Offsets that a group did not take, because it goes on without this member; what to do stands in the message."""
+    """Offsets that a group did not take: it goes on without this member, or does not come out of a rebalance.
+
+    What to do stands in the message.
+    """
 
 
 def records(count: int, where: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from random import Random
 from typing import Any, NamedTuple
 
@@ -82,6 +83,8 @@ class Metadata:
 
     def __init__(self, connections: Connections, bootstrap: Iterable[Address], random: Random) -> None:
         self.cluster = ClusterInfo()
+        self._newest: dict[str, TopicInfo] = {}
+        """Of each topic that was ever seen, also if it is forgotten: the partitions under their latest leaders."""
         self._connections = connections
         self._bootstrap = list(bootstrap)
         self._random = random
@@ -139,14 +142,25 @@ class Metadata:
         problem: KafkaError | None = None
         for topic in response.topics:
             if topic.error_code == ErrorCode.NONE:
-                found[topic.name] = topic_info(topic)
+                found[topic.name] = self._newest[topic.name] = self._merged(topic_info(topic))
             elif names is not None:
                 problem = problem or topic_error(topic.error_code, topic.name)
+        if names is None:
+            self._newest = dict(found)
         kept = {} if names is None else {n: t for n, t in self.cluster.topics.items() if n not in set(names)}
         brokers = {b.node_id: BrokerInfo(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         self.cluster = ClusterInfo(response.cluster_id, response.controller_id, brokers, {**kept, **found})
         if problem is not None:
             raise problem
+
+    def _merged(self, told: TopicInfo) -> TopicInfo:
+        """What is told, but no leader that another has followed: who was away may not know it (KIP-320)."""
+        known = self._newest.get(told.name)
+        if known is None or known.topic_id != told.topic_id:
+            return told
+        pairs = zip_longest(told.partitions, known.partitions)
+        newest = (old if new is None or (old and old.leader_epoch > new.leader_epoch) else new for new, old in pairs)
+        return replace(told, partitions=tuple(newest))
 
     async def ask_any(self, message: Any, *, highest: int | None = None) -> Any:
         """The answer of the first broker that can be reached."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from barnabas.client.client import connect
-from barnabas.client.connections import Address, parse_addresses
+from barnabas.client.connections import Address, Connections, parse_addresses
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.wire.messages.k18_api_versions import ApiVersionsRequest
 from tests.peers import free_port
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -123,3 +125,35 @@ def test_the_first_of_several_failures_is_told() -> None:
     first, second = free_port(), free_port()
     error = asyncio.run(fail_to_connect(f"127.0.0.1:{first},127.0.0.1:{second}"))
     assert f":{first}" in str(error)
+
+
+def test_who_asks_while_the_connections_are_closed_does_not_wait_for_one_that_is_cancelled() -> None:
+    class Network:
+        """Its first connection never comes, the others are refused."""
+
+        connects = 0
+
+        async def connect(self, host: str, port: int) -> Any:
+            self.connects += 1
+            if self.connects > 1:
+                raise ConnectionRefusedError
+            await asyncio.Event().wait()
+
+    async def story() -> None:
+        network: Any = Network()
+        connections = Connections(network, "test", 10_000, 10_000)
+
+        async def ask() -> None:
+            await connections.request(Address("a", 1), ApiVersionsRequest())
+
+        first = asyncio.ensure_future(ask())
+        await asyncio.sleep(0.01)
+        closing = asyncio.ensure_future(connections.close())
+        await asyncio.sleep(0)
+        with pytest.raises(KafkaError, match="connection refused"):
+            await ask()
+        await closing
+        with pytest.raises(asyncio.CancelledError):
+            await first
+
+    asyncio.run(asyncio.wait_for(story(), 10))

@@ -14,10 +14,11 @@ import pytest
 from barnabas.sync.portal import in_callers_thread, portal
 
 
-def interrupt_soon() -> threading.Timer:
-    timer = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
-    timer.start()
-    return timer
+def interrupt_soon() -> None:
+    """From the work itself: by then somebody waits for it, however busy the machine is."""
+    main = threading.main_thread().ident
+    assert main is not None
+    asyncio.get_running_loop().call_later(0.05, signal.pthread_kill, main, signal.SIGINT)
 
 
 def test_work_runs_on_the_loop_and_its_outcome_comes_back() -> None:
@@ -37,29 +38,27 @@ def test_an_interrupt_cancels_the_work_before_it_is_raised() -> None:
     ended: list[str] = []
 
     async def work() -> None:
+        interrupt_soon()
         try:
             await asyncio.sleep(60)
         finally:
             ended.append("cancelled")
 
-    timer = interrupt_soon()
     with pytest.raises(KeyboardInterrupt):
         portal().run(work())
-    timer.join()
     assert ended == ["cancelled"]
 
 
 def test_what_an_interrupted_wait_no_longer_hears_is_handed_over() -> None:
     async def stubborn() -> str:
+        interrupt_soon()
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(60)
         return "done all the same"
 
     unclaimed: list[str] = []
-    timer = interrupt_soon()
     with pytest.raises(KeyboardInterrupt):
         portal().run(stubborn(), unclaimed.append)
-    timer.join()
     assert unclaimed == ["done all the same"]
 
 

@@ -84,7 +84,7 @@ class Commits:
                 continue
             pause = self._client.backoff_seconds(tries)
             if self._client.clock.monotonic() + pause > deadline:
-                raise self._left_behind(now, problem.code) if problem.code in _LEFT_BEHIND else problem
+                raise self._given_up(now, problem)
             tries += 1
             await asyncio.sleep(pause)
 
@@ -123,6 +123,14 @@ class Commits:
                 raise problem
             worth = problem
         return worth
+
+    def _given_up(self, who: Standing, problem: KafkaError) -> KafkaError:
+        if problem.code in _LEFT_BEHIND:
+            return self._left_behind(who, problem.code)
+        if problem.code in _NOT_YET:
+            waited = f"the group still rebalances after {self._client.retry_timeout_ms} ms"
+            return self._failed(problem.code, waited, "go on reading, and commit again")
+        return problem
 
     def _left_behind(self, who: Standing, code: ErrorCode) -> CommitFailed:
         if who.owned is None:

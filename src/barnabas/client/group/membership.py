@@ -90,6 +90,7 @@ class Membership:
         except Exception as error:
             with suppress(RuntimeError):  # the caller's loop may be closed, and then there is nobody to tell
                 self._handover.fail(error)
+        self._task = None  # to end it now is to let it say farewell
         await self._say_farewell()
         await self._client.close()
 
