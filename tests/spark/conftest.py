@@ -69,6 +69,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session.stop()
 
 
+@pytest.fixture(autouse=True)
+def session_stays_active(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Where another session is the active one, Spark does not find what later tests register in theirs."""
+    session: Any = request.getfixturevalue("spark") if "spark" in request.fixturenames else None
+    yield
+    if session is not None:
+        assert session.getActiveSession()._jsparkSession.equals(session._jsparkSession)
+
+
 @pytest.fixture(scope="session")
 def spark_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with BarnabasServer(tmp_path_factory.mktemp("spark-broker") / "data") as server:

@@ -2,7 +2,8 @@
 
 The pipeline runs as its users run it, as a process of its own. Records arrive in waves; while a wave is worked on,
 something is killed with SIGKILL at a moment that a seed chooses. What dies and takes the pipeline with it is started
-again, until everything has arrived. Then the rows are compared with those of an undisturbed run.
+again, until everything has arrived. So is an offline load, which comes to its end by itself and is wanted again for
+every wave. Then the rows are compared with those of an undisturbed run.
 """
 
 from __future__ import annotations
@@ -34,12 +35,30 @@ from tests.spark.quick import QUICK_SPARK
 TOPIC = "orders"
 PARTITIONS = 2
 BATCH = 60
+TASK = 8
+"""Of an offline load: a wave is many tasks, so that it is under way for some time after the first is done."""
 WAVE = 2 * BATCH
 LONGEST_DELAY_S = 1.5
 """After the first batch of a wave: the time of a batch or two, so that every step of a batch is hit some day."""
 EARLY_SHARE = 0.25
 START_S = 10.0
 """Some victims die earlier: while the pipeline starts, and takes up what the last one left."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a pipeline works through the records."""
+
+    mode: str
+    records_per_batch: int | None = None
+    records_per_task: int = 1_000_000
+
+
+STEADY = Way("micro-batch", records_per_batch=BATCH)
+"""Batch after batch, without an end."""
+OFFLINE = Way("batch", records_per_task=TASK)
+"""Up to now, in tasks that are committed in any order."""
+UNDISTURBED = Way("available-now")
 
 
 class Victim(StrEnum):
@@ -88,18 +107,17 @@ def _order(number: int) -> dict[str, Any]:
     return {"id": number, "customer": f"customer {number % 13}", "amount": number / 4}
 
 
-def definition(
-    name: str, mode: str, batch: int | None, address: str, landings: Mapping[str, Landing], state: Path
-) -> dict[str, Any]:
+def definition(name: str, way: Way, address: str, landings: Mapping[str, Landing], state: Path) -> dict[str, Any]:
     """A pipeline's file, as YAML reads it."""
     settings = {key: value for landing in landings.values() for key, value in landing.spark.items()}
     return {
         "name": name,
-        "mode": mode,
+        "mode": way.mode,
         "trigger": "100ms",
         "cluster": {"bootstrap_servers": address},
         "state": str(state),
-        "max_records_per_batch": batch,
+        "max_records_per_batch": way.records_per_batch,
+        "max_records_per_task": way.records_per_task,
         "sources": [{"name": "orders", "topics": [TOPIC], "schema": "id BIGINT, customer STRING, amount DOUBLE"}],
         "transforms": [
             {
@@ -132,7 +150,7 @@ class PipelineProcess:
         if self.is_running:
             return
         self._bury()
-        assert self.starts < self._most_starts, f"it has ended by itself too often, after {self.starts} starts"
+        assert self.starts < self._most_starts, f"it has ended too often, after {self.starts} starts"
         self.starts += 1
         command = [sys.executable, "-m", "barnabas.cli", "pipeline", "run", str(self.file), "--master", "local[2,4]"]
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
@@ -235,22 +253,23 @@ def disturb(
     seed: int,
     patience_s: float = 300,
     run_alone: Callable[[PipelineProcess, float], None] = PipelineProcess.run,
+    way: Way = STEADY,
 ) -> Report:
     """Kill the victims one after the other while a pipeline runs. Every sink ends up as it does without that."""
     chance, report, began = random.Random(seed), Report(seed), time.monotonic()
     orders = Orders(directory)
     pipelines = {}
     try:
-        for name, mode, batch in (("disturbed", "micro-batch", BATCH), ("undisturbed", "available-now", None)):
+        for name, its_way in (("disturbed", way), ("undisturbed", UNDISTURBED)):
             place = directory / name
             place.mkdir()
             landings = {sink: landing(place) for sink, landing in make.items()}
-            pipeline = definition(name, mode, batch, orders.address, landings, place / "state")
-            pipelines[name] = PipelineProcess(place, pipeline, 2 + 2 * len(victims)), landings
+            pipeline = definition(name, its_way, orders.address, landings, place / "state")
+            pipelines[name] = PipelineProcess(place, pipeline, 2 + 3 * len(victims)), landings
         process, landings = pipelines["disturbed"]
         for victim in victims:
+            orders.send_wave()  # first: an offline load looks only once how far the topic goes
             process.ensure_running()
-            orders.send_wave()
             if chance.random() < EARLY_SHARE:
                 time.sleep(chance.uniform(0, START_S))
             else:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from barnabas.spark.lake.commit import Observation
 from barnabas.spark.pipeline.sinks import Batch
-from barnabas.spark.ranges import OffsetRange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,9 +19,9 @@ STEP_MS = 10 * 60_000
 class Topic:
     """Two partitions of `clicks` with a record every ten minutes."""
 
-    def __init__(self, spark: SparkSession, end: int = 0) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self.ends = {("clicks", 0): end, ("clicks", 1): end}
+        self.ends = {("clicks", 0): 0, ("clicks", 1): 0}
 
     def observe(self, options: Mapping[str, str]) -> Observation:
         return Observation(BEGIN_MS + 100 * HOUR_MS, {partition: (0, end) for partition, end in self.ends.items()})
@@ -33,16 +32,9 @@ class Topic:
     def rows(self, start: int, end: int, *columns: str) -> DataFrame:
         """Of both partitions; after this the topic has at least these."""
         self.ends = dict.fromkeys(self.ends, max(end, *self.ends.values()))
-        return self._made(start, end, "explode(array(1, 0))", *columns)
-
-    def task(self, task: tuple[OffsetRange, ...]) -> DataFrame:
-        (one,) = task
-        return self._made(one.start, one.end, str(one.partition))
-
-    def _made(self, start: int, end: int, partition: str, *columns: str) -> DataFrame:
         return (
             self._spark.range(start, end, 1, 1)
-            .selectExpr("id AS _offset", f"{partition} AS _partition")
+            .selectExpr("id AS _offset", "explode(array(1, 0)) AS _partition")
             .selectExpr(
                 "'clicks' AS _topic",
                 "_partition",

@@ -3,8 +3,9 @@
     python -m tests.spark.soak --kills 30 --sinks topic,sqlite --seed 7
 
 For each kind of sink a pipeline runs while its driver, its Python workers and its broker are killed, thirty times in
-all. Its rows must be those of an undisturbed run, row for row. A line for each sink tells what was done; the first that
-ends otherwise stops the soak, with the logs, and the seed with which it can be tried again.
+all; and `offline`, the load of a lake in tasks, while its driver is. Its rows must be those of an undisturbed run, row
+for row. A line for each sink tells what was done; the first that ends otherwise stops the soak, with the logs, and the
+seed with which it can be tried again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from tests.peers import MariaDbServer, PostgresServer
-from tests.spark.killing import MakeLanding, Victim, disturb
+from tests.spark.killing import OFFLINE, STEADY, MakeLanding, Victim, disturb
 from tests.spark.landings import Delta, Lake, Table, Topic
 
 
@@ -36,7 +37,7 @@ def _on_postgresql(directory: Path) -> Iterator[MakeLanding]:
         yield functools.partial(Table, url=server.url)
 
 
-PLAIN: Mapping[str, MakeLanding] = {"parquet": Lake, "sqlite": Table, "topic": Topic, "delta": Delta}
+PLAIN: Mapping[str, MakeLanding] = {"parquet": Lake, "offline": Lake, "sqlite": Table, "topic": Topic, "delta": Delta}
 SERVED: Mapping[str, Callable[[Path], AbstractContextManager[MakeLanding]]] = {
     "mariadb": _on_mariadb,
     "postgresql": _on_postgresql,
@@ -44,11 +45,13 @@ SERVED: Mapping[str, Callable[[Path], AbstractContextManager[MakeLanding]]] = {
 
 
 def soak(sink: str, kills: int, seed: int, directory: Path) -> None:
-    victims = [[*Victim][number % len(Victim)] for number in range(kills)]
+    # An offline load comes to its end by itself, and then has no worker that could be killed.
+    way, mortal = (OFFLINE, [Victim.DRIVER]) if sink == "offline" else (STEADY, [*Victim])
+    victims = [mortal[number % len(mortal)] for number in range(kills)]
     random.Random(seed).shuffle(victims)
     with ExitStack() as stack:
         make = stack.enter_context(SERVED[sink](directory)) if sink in SERVED else PLAIN[sink]
-        print(f"{sink}: {disturb({sink: make}, victims, directory, seed, patience_s=300)}", flush=True)
+        print(f"{sink}: {disturb({sink: make}, victims, directory, seed, patience_s=300, way=way)}", flush=True)
 
 
 def main() -> int:

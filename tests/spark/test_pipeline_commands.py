@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from typer.testing import CliRunner, Result
 
 from barnabas.cli.pipeline import app
 from barnabas.spark.pipeline import session
+from barnabas.sync import Admin
 from tests.peers import Broker, eventually, free_port
 from tests.spark.pipelines import Bench
 from tests.spark.quick import QUICK_SPARK
@@ -71,11 +73,15 @@ def write_file(bench: Bench, topic: str, mode: str = "available-now") -> Path:
 
 
 def click(number: int) -> dict[str, Any]:
-    return {"id": number, "at": f"2026-11-16T1{number % 2}:00:00Z"}
+    return {"id": number, "at": f"2023-11-16T1{number % 2}:00:00Z"}
 
 
 def lake_ids(bench: Bench) -> list[int]:
     return sorted(row.id for row in bench.spark.read.parquet(str(bench.place / "lake")).collect())
+
+
+def lake_files(bench: Bench) -> list[Path]:
+    return [*(bench.place / "lake").glob("date=*/hour=*/*.parquet")]
 
 
 def printed(result: Result) -> Any:
@@ -89,6 +95,7 @@ def test_a_pipeline_is_planned_run_told_audited_and_compacted(
     topic = spark_topic()
     file = write_file(bench, topic)
     bench.send(topic, [click(number) for number in range(24)] + [b"torn"])
+    assert printed(pipeline("status", file, "-o", "json"))["lag"] == 25
     plan = printed(pipeline("plan", file, "-o", "json"))
     assert [(each["sink"], each["fed_by"], each["to_read"]) for each in plan["sinks"]] == [
         ("dead-letters", "offsets", 25),
@@ -103,12 +110,66 @@ def test_a_pipeline_is_planned_run_told_audited_and_compacted(
     assert "<svg" in (bench.place / "state" / "report.html").read_text()
     audit = printed(pipeline("audit", file, "-o", "json"))
     assert [(row["in_topic"], row["in_lake"], row["dead_letters"], row["ok"]) for row in audit] == [(25, 24, 1, True)]
-    assert pipeline("compact", file).exit_code == 0
+    assert len(lake_files(bench)) == 4
+    compacted = printed(pipeline("compact", file, "-o", "json"))
+    assert [(row["files_before"], row["files_after"], row["rows"]) for row in compacted] == [(2, 1, 12), (2, 1, 12)]
+    assert len(lake_files(bench)) == 2
+    with Admin(bench.address) as admin:
+        admin.partitions.create(topic, 2)
     bench.send(topic, [click(24)])
     status = printed(pipeline("status", file, "-o", "json"))
     assert (status["lag"], status["batches"], status["rows"]["lake"], status["is_running"]) == (1, 2, 24, False)
+    assert [each["partition"] for each in status["partitions"]] == [0, 1]
     assert "clicks  stopped  lag 1" in pipeline("status", file).stdout
     assert lake_ids(bench) == [*range(24)]
+
+
+MORE = """\
+  - {{name: table, kind: database, from: clicks, url: {place}/table.db, table: clicks, create: true}}
+  - {{name: topic, kind: topic, from: clicks, topic: {topic}.out, create: true}}
+dead_letters"""
+
+
+def test_a_plan_only_looks(bench: Bench, pipeline: Callable[..., Result], spark_topic: Callable[..., str]) -> None:
+    topic = spark_topic()
+    file = write_file(bench, topic)
+    text = file.read_text().replace("  - name: clicks\n", "  - name: clicks\n    start: latest\n", 1)
+    file.write_text(text.replace("dead_letters", MORE.format(place=bench.place, topic=topic)))
+
+    def planned() -> dict[str, int]:
+        return {each["sink"]: each["to_read"] for each in printed(pipeline("plan", file, "-o", "json"))["sinks"]}
+
+    bench.send(topic, [click(number) for number in range(5)])
+    with Admin(bench.address) as admin:
+        before = {found.name for found in admin.topics.list()}
+        assert planned() == dict.fromkeys(("dead-letters", "lake", "table", "topic"), 0)
+        assert {found.name for found in admin.topics.list()} == before
+    assert [path for path in bench.place.rglob("*") if path.is_file()] == [file]
+    bench.send(topic, [click(5)])
+    assert printed(pipeline("run", file, "-o", "json"))["records"] == 0
+    bench.send(topic, [click(6), click(7)])
+    assert set(planned().values()) == {2}
+    assert printed(pipeline("run", file, "-o", "json"))["records"] == 2
+    bench.send(topic, [click(8)])
+    assert set(planned().values()) == {1}
+
+
+def test_late_rows_are_dropped_and_counted_by_the_audit(
+    bench: Bench, pipeline: Callable[..., Result], spark_topic: Callable[..., str]
+) -> None:
+    topic = spark_topic()
+    file = write_file(bench, topic)
+    file.write_text(file.read_text().replace("    time: at\n", "    time: at\n    late: drop\n"))
+    bench.send(topic, [click(0), click(1)])
+    pipeline("run", file)
+    bench.send(topic, [click(2), {"id": 3, "at": "2126-11-16T10:00:00Z"}])
+    assert pipeline("run", file).exit_code == 0
+    assert lake_ids(bench) == [0, 1, 3]
+    audit = printed(pipeline("audit", file, "-o", "json"))
+    assert [(row["hour"], row["in_topic"], row["in_lake"], row["ok"], row["note"]) for row in audit if row["note"]] == [
+        ("all", 4, 3, True, "1 late rows were dropped")
+    ]
+    assert all(row["ok"] for row in audit)
 
 
 def test_dead_letters_go_round_again(
@@ -136,15 +197,29 @@ def test_a_backfill_loads_a_span_of_time_once(
 ) -> None:
     topic = spark_topic()
     file = write_file(bench, topic)
-    file.write_text(file.read_text().replace("  - name: clicks\n", "  - name: clicks\n    start: latest\n", 1))
-    bench.send(topic, [click(number) for number in range(4)])
+    text = file.read_text().replace("  - name: clicks\n", "  - name: clicks\n    start: latest\n", 1)
+    table = (
+        f"  - {{name: table, kind: database, from: clicks, url: {bench.place}/table.db, table: clicks, create: true}}\n"
+    )
+    file.write_text(text.replace("dead_letters", f"{table}dead_letters"))
+    bench.send(topic, [click(0), click(1), b"torn", click(2), click(3)])
     pipeline("run", file)
     bench.send(topic, [click(4)])
-    assert printed(pipeline("run", file, "-o", "json"))["rows"]["lake"] == 1
-    span = ("--from", "2020-01-01", "--to", "2120-01-01")
-    assert printed(pipeline("backfill", file, *span, "-o", "json"))["rows"]["lake"] == 4
-    assert printed(pipeline("backfill", file, *span, "-o", "json"))["rows"]["lake"] == 0
-    assert lake_ids(bench) == [*range(5)]
+    assert printed(pipeline("run", file, "-o", "json"))["rows"] == {"dead-letters": 0, "lake": 1, "table": 1}
+
+    def backfill(first: str) -> dict[str, int]:
+        rows = printed(pipeline("backfill", file, "--from", first, "--to", "2120-01-01", "-o", "json"))["rows"]
+        assert isinstance(rows, dict)
+        return rows
+
+    assert backfill("2020-01-01") == {"dead-letters": 1, "lake": 4, "table": 5}
+    bench.send(topic, [click(5)])  # which is in the span, and came after the backfill
+    assert backfill("2020-01-01") == {"dead-letters": 0, "lake": 0, "table": 0}
+    assert backfill("2020-01-02") == {"dead-letters": 1, "lake": 1, "table": 6}
+    assert lake_ids(bench) == [*range(6)]
+    audit = printed(pipeline("audit", file, "-o", "json"))
+    assert [(row["in_topic"], row["in_lake"], row["dead_letters"], row["ok"]) for row in audit] == [(7, 6, 1, True)]
+    assert {each["offset"] for each in printed(pipeline("replay", file, "--dry-run", "-o", "json"))} == {2}
     assert "holds nothing" in pipeline("backfill", file, "--from", "2026-01-02", "--to", "2026-01-01").stderr
 
 
@@ -166,15 +241,19 @@ def test_ctrl_c_stops_between_commits_and_a_second_run_is_refused(
     bench.send(topic, [click(number) for number in range(30)])
     port = free_port()
     command = [sys.executable, "-m", "barnabas.cli", "pipeline", "run", str(file), "--metrics", str(port), "-o", "json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as running:
         try:
             assert running.stderr is not None
             told = [*itertools.takewhile(lambda line: not line.startswith("clicks: batch 0"), running.stderr)]
             assert running.poll() is None, "".join(told)
             assert "is run already, by process" in pipeline("run", file).stderr
+            span = ("--from", "2020-01-01", "--to", "2120-01-01")
+            assert "pipeline 'clicks' is run already, by process" in pipeline("backfill", file, *span).stderr
             assert printed(pipeline("status", file, "-o", "json"))["is_running"]
             eventually(lambda: _is_served(port), True, timeout=120)
-            running.send_signal(signal.SIGINT)
+            assert pipeline("plan", file).exit_code == 0
+            os.killpg(running.pid, signal.SIGINT)  # as a terminal does it: to Java, and to Spark's Python processes too
             out, err = running.communicate(timeout=200)
         finally:
             running.kill()

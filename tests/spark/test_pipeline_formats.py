@@ -56,6 +56,7 @@ JSON = Source("s", ("t",), schema="id INT NOT NULL, x DOUBLE, at TIMESTAMP, tags
 BAD_JSON = [
     *(b'{"x":1}', b'{"id":"ten"}', b'{"id":1,"at":"soon"}', b'{"id":3000000000}'),
     *(b'{"id":', b"[]", b"7", b"", None, b"\xff"),
+    *(b'{"id":1} junk', b'{"id":1}{"id":2}', b'{"id":1},{"id":2}', b'{"id":1}}', b'{"id":1}]} junk', b'{"id":1},"x":2'),
 ]
 CSV = Source("s", ("t",), format=Format.CSV, schema="id INT NOT NULL, x DOUBLE, s STRING", options={"sep": ";"})
 
@@ -65,9 +66,9 @@ CSV = Source("s", ("t",), format=Format.CSV, schema="id INT NOT NULL, x DOUBLE, 
     [
         (
             JSON,
-            [b'{"id":1,"x":1.5,"at":"2026-11-16T10:00:00Z","tags":["a"]}', b'{"id":2,"more":1}', *BAD_JSON],
+            [b'{"id":1,"x":1.5,"at":"2026-11-16T10:00:00Z","tags":["a"]}', b' {"id":2,"more":1}\n', *BAD_JSON],
             [("k", 1, 1.5, MOMENT, ["a"]), ("k", 2, None, None, None)],
-            [*range(2, 12)],
+            [*range(2, 18)],
         ),
         (
             CSV,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.client.metadata import TopicPartition
 from barnabas.spark.database.sink import DatabaseSink
 from barnabas.spark.pipeline.errors import PipelineError, SinkError
 from barnabas.spark.pipeline.failures import UnreadableRecord
@@ -29,6 +30,7 @@ sources:
   - name: orders
     topics: ["${TOPIC}"]
     schema: id INT NOT NULL, amount DOUBLE
+    data_loss: ${LOSS:-fail}
 transforms:
   - name: large
     sql: SELECT id, amount * 2 AS twice FROM orders WHERE amount > 1
@@ -153,6 +155,40 @@ def test_a_sink_that_came_later_or_failed_catches_up_with_the_others(
     assert [each.rows for each in told.told] == [{"second": 5}, {"table": 1, "second": 1}]
     for file in ("orders.db", "second.db"):
         assert bench.rows(file, "SELECT count(*), count(DISTINCT id) FROM orders") == [(16, 16)]
+
+
+LAKE = """
+  - {name: lake, kind: lake, from: orders, path: "${PIPELINE_DATA}/lake"}
+"""
+
+
+def test_after_retention_a_new_sink_begins_with_what_is_there_and_an_old_one_stops_unless_told_to_skip(
+    bench: Bench, spark_topic: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = spark_topic()
+
+    def remove_before(offset: int) -> None:
+        with Admin(bench.address) as admin:
+            admin.records.delete({TopicPartition(topic, 0): offset})
+
+    bench.send(topic, [order(number) for number in range(10)])
+    bench.run(ORDERS, TOPIC=topic)
+    remove_before(6)
+    more = ORDERS + SECOND + LAKE + "dead_letters: {topic: '${TOPIC}.dead'}\n"
+    assert bench.run(more, TOPIC=topic, MODE="batch").rows == {"dead-letters": 0, "second": 4, "lake": 4}
+    for sink in ("dead-letters", "second", "lake"):
+        told = f"sink '{sink}' is new, and the first records have been removed: it begins {topic}-0 at offset 6 instead"
+        assert told in caplog.text
+    assert "sink 'table' is new" not in caplog.text
+    bench.send(topic, [order(number) for number in range(10, 20)])
+    remove_before(15)
+    lost = rf"{topic}-0: offsets 10 to 14 were removed .*give the source `data_loss: skip` to warn of it"
+    for mode in ("batch", "available-now"):
+        with pytest.raises(PipelineError, match=lost):
+            bench.run(more if mode == "batch" else ORDERS + LAKE, TOPIC=topic, MODE=mode)
+    skipped = bench.run(more, TOPIC=topic, MODE="batch", LOSS="skip").rows
+    assert skipped == {"dead-letters": 0, "table": 5, "second": 5, "lake": 5}
+    assert bench.run(more, TOPIC=topic, MODE="batch", LOSS="skip").rows == {}
 
 
 def test_a_topic_that_was_made_anew_stops_the_run(

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.client.metadata import TopicPartition
 from barnabas.spark.database.sink import DatabaseSink
-from barnabas.spark.pipeline.errors import SinkError
+from barnabas.spark.pipeline.errors import PipelineError, SinkError
 from barnabas.spark.pipeline.failures import UnreadableRecord
 from barnabas.spark.pipeline.stopping import StopRequest
+from barnabas.sync import Admin
 from tests.peers import Broker
 from tests.spark.pipelines import Bench, Collected
 
@@ -70,12 +72,85 @@ def test_a_window_that_spans_two_runs_is_written_once_when_it_is_complete(
     assert told.told[-1].watermark == "2026-11-16T10:29:30.000Z"
 
 
-def test_changes_are_written_as_they_come(bench: Bench, spark_topic: Callable[..., str]) -> None:
+def test_in_one_load_windows_that_overlap_see_all_of_its_records(bench: Bench, spark_topic: Callable[..., str]) -> None:
+    topic = spark_topic()
+    bench.send(topic, [click(10), click(11), click(11, "/cart")])
+    sliding = COUNTS.replace("size: 1 minute", "size: 2 minutes, slide: 1 minute").replace(
+        "    watermark: {column: at, delay: 1 minute}\n", ""
+    )
+    with pytest.raises(PipelineError, match="max_records_per_batch would cut groups in two; leave it out"):
+        bench.run(sliding + "max_records_per_batch: 2\n", TOPIC=topic, MODE="batch")
+    assert bench.run(sliding, TOPIC=topic, MODE="batch").rows == {"table": 5}
+    found = bench.rows("counts.db", "SELECT substr(window_start, 12, 5), page, views FROM counts ORDER BY 1, 2")
+    assert found == [
+        ("10:09", "/", 1),
+        ("10:10", "/", 2),
+        ("10:10", "/cart", 1),
+        ("10:11", "/", 1),
+        ("10:11", "/cart", 1),
+    ]
+
+
+JOINED = """
+name: joined
+cluster: {bootstrap_servers: "${BARNABAS_BOOTSTRAP_SERVER}"}
+sources:
+  - name: clicks
+    topics: ["${CLICKS}"]
+    schema: page STRING NOT NULL, at TIMESTAMP
+    watermark: {column: at, delay: 1 minute}
+  - name: buys
+    topics: ["${BUYS}"]
+    schema: page STRING NOT NULL, at TIMESTAMP
+    watermark: {column: at, delay: 1 minute}
+transforms:
+  - name: bought
+    sql: |
+      SELECT clicks.page, clicks.at AS clicked, buys.at AS bought FROM clicks JOIN buys
+      ON clicks.page = buys.page AND buys.at BETWEEN clicks.at AND clicks.at + INTERVAL 5 MINUTES
+sinks:
+  - {name: table, kind: database, from: bought, url: "${PIPELINE_DATA}/bought.db", table: bought, create: true}
+"""
+
+
+def test_rows_of_two_streams_meet_over_runs(bench: Bench, spark_topic: Callable[..., str]) -> None:
+    clicks, buys = spark_topic(), spark_topic()
+    bench.send(clicks, [click(0, "/a"), click(1, "/b")])
+    bench.send(buys, [click(1, "/a")])
+    assert bench.run(JOINED, CLICKS=clicks, BUYS=buys).rows == {"table": 1}
+    bench.send(buys, [click(2, "/b"), click(9, "/a")])
+    bench.run(JOINED, CLICKS=clicks, BUYS=buys)
+    found = bench.rows("bought.db", "SELECT page, substr(bought, 12, 5) FROM bought ORDER BY page")
+    assert found == [("/a", "10:01"), ("/b", "10:02")]
+
+
+AGAIN = """
+  - name: again
+    kind: database
+    from: counts
+    emit: changes
+    url: ${PIPELINE_DATA}/again.db
+    table: counts
+    create: true
+"""
+
+
+def test_changes_are_written_as_they_come_and_a_new_query_begins_with_what_is_there(
+    bench: Bench, spark_topic: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
     topic = spark_topic()
     for views in (1, 2):
         bench.send(topic, [click(0)])
         bench.run(COUNTS, TOPIC=topic, EMIT="changes")
         assert bench.rows("counts.db", ROWS) == [("/", views)]
+    with Admin(bench.address) as admin:
+        admin.records.delete({TopicPartition(topic, 0): 1})
+    assert bench.run(COUNTS + AGAIN, TOPIC=topic, EMIT="changes").rows == {"again": 1}
+    assert bench.rows("again.db", ROWS) == [("/", 1)]
+    assert (
+        f"sink 'again' is new, and the first records have been removed: it begins {topic}-0 at offset 1" in caplog.text
+    )
+    assert "sink 'table' is new" not in caplog.text
 
 
 def test_a_batch_that_was_written_before_a_crash_is_not_written_again(

@@ -227,8 +227,8 @@ def test_a_range_that_never_comes_is_given_up_in_time(
 ) -> None:
     topic = spark_topic()
     fill(spark_producer, topic, 1)
-    impatient = parse(subscribe=topic, kafkaConsumer__pollTimeoutMs="300")
-    with pytest.raises(KafkaError, match=r"from offset 10 on within 0.3 s \(kafkaConsumer.pollTimeoutMs\)"):
+    impatient = parse(subscribe=topic, kafkaConsumer__pollTimeoutMs="3000")
+    with pytest.raises(KafkaError, match=r"from offset 10 on within 3 s \(kafkaConsumer.pollTimeoutMs\)"):
         offsets(impatient, OffsetRange(topic, 0, 5, 20))
 
 

@@ -17,7 +17,6 @@ from barnabas.cli.pipeline_work import (
     state_of,
     telling,
     working,
-    working_sinks,
 )
 
 if TYPE_CHECKING:
@@ -90,12 +89,18 @@ def validate(file: FileArgument, output: OutputOption = Output.TABLE) -> None:
 
 @app.command(epilog=examples("barnabas pipeline plan clicks.yaml", "barnabas pipeline plan clicks.yaml -o json"))
 def plan(file: FileArgument, master: MasterOption = None, output: OutputOption = Output.TABLE) -> None:
-    """Show what a run would do now: how each sink is fed, and the offsets of each batch. No row is written."""
+    """Show what a run would do now: how each sink is fed, and the offsets of each batch. Nothing is changed."""
     from barnabas.spark.pipeline.preview import preview
+    from barnabas.spark.pipeline.runner import looking
+    from barnabas.spark.pipeline.session import spark_session
 
     with telling():
         pipeline = load(file)
-        with working_sinks(pipeline, file, master) as (job, sinks):
+        state = state_of(pipeline, file)
+        with (
+            spark_session(pipeline.name, master, pipeline.spark, state.directory) as spark,
+            looking(pipeline, spark, state, file.parent) as (job, sinks),
+        ):
             found = preview(job, sinks)
     tables = "\n\n".join([format_table(found["sinks"]), format_table(found["batches"], most=100)])
     show(found, output, f"{tables}\n\n{found['records']:,} records to read")
@@ -130,10 +135,12 @@ def backfill(
 ) -> None:
     """Load the records of a span of time, wherever the pipeline is by now; the same span a second time does nothing."""
     from barnabas.spark.pipeline.backfill import backfill_of, run_backfill
+    from barnabas.spark.pipeline.lock import check_free
 
     with telling():
         pipeline = load(file)
         span = backfill_of(pipeline, state_of(pipeline, file), from_, to)
+        check_free(span.lock_file, span.of)
         with working(span.pipeline, span.state, master, progress) as (spark, reporter, stop):
             totals = run_backfill(span, spark, functions_in=file.parent, reporter=reporter, stop=stop)
         _show_totals(span.pipeline.name, totals, span.state.report_file, output)

@@ -19,6 +19,8 @@ from barnabas.spark.stream_places import Place
 
 log = logging.getLogger(__name__)
 
+SKIP_LOSSES = "set failOnDataLoss=false"
+"""What errors say to do; a pipeline has other words for it."""
 _MOST_TOLD = 10
 
 
@@ -58,7 +60,7 @@ class DataLost(Exception):
     def __init__(self, losses: Collection[Loss]) -> None:
         told = [str(loss) for loss in losses][:_MOST_TOLD]
         more = [f"and {len(losses) - _MOST_TOLD} more"] if len(losses) > _MOST_TOLD else []
-        remedy = "set failOnDataLoss=false to warn of it and to go on with what is there"
+        remedy = f"{SKIP_LOSSES} to warn of it and to go on with what is there"
         super().__init__("; ".join([*told, *more, remedy]))
         self.losses = tuple(losses)
 

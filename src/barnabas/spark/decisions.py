@@ -169,6 +169,13 @@ async def _exists(client: Client, topic: str) -> bool:
     return True
 
 
+async def look_up(client: Client, topic: str, prefix: str) -> Decision | None:
+    """The last decision of a prefix, for those who decide nothing: whoever has it open is left alone."""
+    if not await _exists(client, topic):
+        return None
+    return await find_decision(client, TopicPartition(topic, 0), prefix.encode())
+
+
 async def find_decision(client: Client, partition: TopicPartition, key: bytes) -> Decision | None:
     """The last one under a key, looked for from the end of the topic backwards."""
     ends = {name: await _offset(client, partition, name) for name in (EARLIEST, LATEST)}

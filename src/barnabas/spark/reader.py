@@ -14,7 +14,7 @@ from barnabas.client.list_offsets import list_offsets
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.options import WrongOption
 from barnabas.spark.cluster import find_partitions, open_client, run
-from barnabas.spark.data_loss import Cause, Loss, report
+from barnabas.spark.data_loss import SKIP_LOSSES, Cause, Loss, report
 from barnabas.spark.fetching import read_range
 from barnabas.spark.filters import cut_ranges, since_ms
 from barnabas.spark.offsets import AtOffsets, Earliest, Latest, resolve_limit
@@ -96,7 +96,7 @@ async def _readable(client: Client, options: ReadOptions, ranges: list[OffsetRan
             if given.end > lasts[place]:
                 told = f"endingOffsets has {given.end} for {place}, which ends at offset {lasts[place]}"
                 if options.fail_on_data_loss:
-                    raise WrongOption(f"{told}; set failOnDataLoss=false to read up to there")
+                    raise WrongOption(f"{told}; {SKIP_LOSSES} to read up to there")
                 log.warning("%s", told)
         ranges = [replace(given, end=min(given.end, lasts[place])) for place, given in zip(places, ranges)]
     if isinstance(options.starting, AtOffsets):

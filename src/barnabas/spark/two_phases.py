@@ -54,6 +54,10 @@ class NotOpen(KafkaError):
         )
 
 
+BEGIN_AGAIN = "To write the whole batch again, and have the others twice, start with another transactionalIdPrefix"
+"""What the error says to do; a pipeline has other words for it."""
+
+
 class DecidedLost(KafkaError):
     """Work was decided, and then a transaction of it timed out: part of it is missing for good."""
 
@@ -62,8 +66,7 @@ class DecidedLost(KafkaError):
             ErrorCode.INVALID_TXN_STATE,
             f"{work} was decided, but {_named(ids)} no longer there to be committed: nobody came back to it within "
             "kafka.transaction.timeout.ms, and the cluster has aborted it. The rows of these transactions are missing; "
-            "those of the others are there. To write the whole batch again, and have the others twice, start with "
-            "another transactionalIdPrefix",
+            f"those of the others are there. {BEGIN_AGAIN}",
         )
 
 

@@ -100,8 +100,10 @@ _OPTIONS: Mapping[str, Parse[Any]] = {
     "writeId": _write_id,
     "controlTopic": _topic,
     "checkpointLocation": text,
+    "includeHeaders": boolean,
 }
-"""The last one is Spark's own, which hands it to the sink of a stream too."""
+"""The last two have no effect here: the one is Spark's own, which hands it to the sink of a stream too; the other is of
+Spark's own Kafka sink, which writes the column `headers` wherever there is one, whatever the option says."""
 
 
 def parse_batch_write_options(options: Mapping[str, str]) -> WriteOptions:

@@ -35,6 +35,13 @@ def test_options_of_kafkas_producer_are_handed_on_under_our_names() -> None:
     assert settings == {"acks": 1, "compression_type": "zstd", "linger_ms": 7, "enable_idempotence": False}
 
 
+@pytest.mark.parametrize("given", ["true", "false"])
+def test_include_headers_is_taken_as_sparks_own_sink_takes_it(given: str) -> None:
+    with_it = parse_batch_write_options({**BOOTSTRAP, "includeheaders": given})
+    assert with_it == parse_batch_write_options(BOOTSTRAP)
+    assert parse_stream_write_options({**BOOTSTRAP, "includeheaders": given}) == with_it
+
+
 def test_exactly_once_has_a_prefix_and_may_have_more() -> None:
     exact = {**BOOTSTRAP, "transactionalidprefix": "orders-to-shouts"}
     options = parse_batch_write_options(exact)
@@ -50,6 +57,7 @@ def test_exactly_once_has_a_prefix_and_may_have_more() -> None:
     [
         ({"topik": "orders"}, "no option 'topik'; did you mean 'topic'"),
         ({"topic": "or ders"}, "topic='or ders' is wrong: it must be a topic's name"),
+        ({"includeheaders": "some"}, "includeHeaders='some' is wrong: it must be true or false"),
         ({"transactionalidprefix": " "}, "transactionalIdPrefix=' ' is wrong: it must be a name"),
         ({"writeid": "x"}, "writeId is of use with transactionalIdPrefix only"),
         ({"controltopic": "x"}, "controlTopic is of use with transactionalIdPrefix only"),

@@ -66,6 +66,11 @@ class Database:
         place = urlsplit(self.url)
         return place.path if self.dialect is SQLITE else f"{place.hostname}:{place.port or 'default port'}{place.path}"
 
+    @property
+    def is_there(self) -> bool:
+        """Whether to connect is no more than that: SQLite makes a file that is not there."""
+        return self.dialect is not SQLITE or Path(self.url.removeprefix("sqlite://")).exists()
+
     @contextmanager
     def connected(self) -> Iterator[Session]:
         """A connection of its own; whatever the database complains about becomes a SinkError."""

@@ -33,6 +33,9 @@ class Notes:
     session: Session
     sink: str
 
+    def are_there(self) -> bool:
+        return bool(self.session.columns(TableName(None, "barnabas_offsets")))
+
     def create(self) -> None:
         for statement in _NOTES:
             self.session.execute(statement + self.session.dialect.table_options)

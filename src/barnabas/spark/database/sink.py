@@ -84,11 +84,7 @@ class DatabaseSink:
         self._staged_columns: tuple[RowColumn, ...] | None = None
 
     def prepare(self, spark: SparkSession) -> None:
-        variable = self._settings.password_env
-        if variable is not None:
-            if variable not in os.environ:
-                raise SinkError(f"sink '{self.name}': the environment has no {variable}, which is to hold the password")
-            self._database = Database.at(self._settings.url, os.environ[variable])
+        self._find_password()
         master = spark.sparkContext.master or ""
         if self._database.dialect is SQLITE and not master.startswith("local"):
             raise SinkError(
@@ -108,6 +104,14 @@ class DatabaseSink:
                     f"there is no table '{self._table}' in {self._database.label}: create it, or say `create: true`"
                 )
         self._staged_columns = None
+
+    def look(self, spark: SparkSession) -> Offsets | None:
+        self._find_password()
+        if not self._database.is_there:
+            return None
+        with self._database.connected() as session:
+            notes = Notes(session, self._key)
+            return notes.offsets() or None if notes.are_there() else None
 
     def done_offsets(self) -> Offsets | None:
         with self._database.connected() as session:
@@ -129,6 +133,13 @@ class DatabaseSink:
 
     def close(self) -> None:
         """There is nothing to let go of."""
+
+    def _find_password(self) -> None:
+        variable = self._settings.password_env
+        if variable is not None:
+            if variable not in os.environ:
+                raise SinkError(f"sink '{self.name}': the environment has no {variable}, which is to hold the password")
+            self._database = Database.at(self._settings.url, os.environ[variable])
 
     def _check_key(self, session: Session, names: set[str]) -> None:
         """An upsert leans on an index that lets a key in once; without it rows would be doubled, or refused one day."""

@@ -14,7 +14,7 @@ class ManifestDamaged(LakeError):
 
 
 class ManifestMoved(LakeError):
-    """Another run has committed the version that this one was about to commit."""
+    """Another run has the lake now, and this one commits nothing any more."""
 
 
 class WrongSchema(LakeError):

@@ -2,6 +2,10 @@
 
 Owned by one run; its tasks may commit from several threads. If a commit fails the state is read again before anything
 else is done, because only the file system knows whether the entry is there.
+
+To open a lake is a commit too, and takes it from whoever had it: that run may be alive, on another machine, where no
+lock reaches. The version that it would commit next is taken then, and it reads that the lake is another's. So what it
+has staged cannot be committed any more, and is thrown away only after that.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from barnabas.spark.lake.evolution import Evolution, Schema, evolved
 from barnabas.spark.lake.filesystem import FileSystem
 from barnabas.spark.lake.formats import FileFormat
 from barnabas.spark.lake.manifest import Entry, State, Table, TopicPartition
-from barnabas.spark.lake.manifest_log import CHECKPOINT_EVERY, ManifestLog
+from barnabas.spark.lake.manifest_log import CHECKPOINT_EVERY, ManifestLog, moved
 from barnabas.spark.lake.names import STAGING
 from barnabas.spark.lake.publish import clean_staging, publish
 from barnabas.spark.ranges import OffsetRange
@@ -37,29 +41,37 @@ class Lake:
         self._policy = policy
         self._log = ManifestLog(fs, checkpoint_every)
         self._lock = RLock()
+        self._writer = uuid4().hex
         self._state: State | None = None
 
     def open(self) -> None:
         """Finish what the last run has committed, throw away what it has not, begin a lake that is not there yet."""
         with self._lock:
-            state = self.state()
-            clean_staging(self.fs)
-            self._probe()
+            state = self._read(is_mine=False)
+            kind, table = "open", self._policy.table
             if state.table is None:
-                self._begin()
-            elif state.table != self._policy.table:
-                raise LakeError(
-                    f"{self.fs.root} holds {_said(state.table)}; it cannot take {_said(self._policy.table)}"
-                )
+                self._check_empty()
+                kind = "create"
+            elif state.table != table:
+                raise LakeError(f"{self.fs.root} holds {_said(state.table)}; it cannot take {_said(table)}")
+            left = self.fs.list(STAGING)
+            self._state = state
+            self.commit(Entry(state.version + 1, kind, writer=self._writer, table=table))
+            clean_staging(self.fs, left)
 
     def state(self) -> State:
         with self._lock:
             if self._state is None:
-                state, entry = self._log.read()
-                if entry is not None:
-                    publish(self.fs, state, entry)
-                self._state = state
+                self._state = self._read(is_mine=True)
             return self._state
+
+    def _read(self, *, is_mine: bool) -> State:
+        state, entry = self._log.read()
+        if is_mine and state.writer != self._writer:
+            raise moved(self.fs)
+        if entry is not None:
+            publish(self.fs, state, entry)
+        return state
 
     def new_staging(self, name: str) -> str:
         """A directory that no other attempt writes to, not even one whose driver is dead."""
@@ -121,20 +133,13 @@ class Lake:
     def _with_hours(self, state: State, entry: Entry, seen: Observation | None) -> Entry:
         return entry if seen is None else complete_hours(state, entry, seen, self._policy.lateness_ms)
 
-    def _probe(self) -> None:
-        """A directory that cannot be written should say so before anything is read for it."""
-        probe = f"{STAGING}/probe"
-        self.fs.write(probe, b"")
-        self.fs.delete(probe)
-
-    def _begin(self) -> None:
+    def _check_empty(self) -> None:
         others = [listed.name for listed in self.fs.list("") if not listed.name.startswith(("_", "."))]
         if others:
             raise LakeError(
                 f"{self.fs.root} has no manifest, but holds {others[0]}; a lake begins in an empty directory, "
                 "and one whose manifest was removed must get it back from a copy"
             )
-        self.commit(Entry(1, "create", table=self._policy.table))
 
 
 def _said(table: Table) -> str:

@@ -69,7 +69,9 @@ class Entry:
 
     version: int
     kind: str
-    """create, load, hours or compact: for people, the fields say it all."""
+    """create, open, load, hours or compact: for people, the fields say it all."""
+    writer: str | None = None
+    """The run that has opened the lake: from here on it alone commits."""
     table: Table | None = None
     schema: Mapping[str, Any] | None = None
     """Spark's JSON of the columns, if they have changed."""
@@ -96,6 +98,7 @@ class State:
     """A lake after some version."""
 
     version: int = 0
+    writer: str | None = None
     table: Table | None = None
     schema: Mapping[str, Any] | None = None
     done: Mapping[TopicPartition, Intervals] = field(default_factory=dict)
@@ -119,6 +122,7 @@ class State:
         return replace(
             self,
             version=entry.version,
+            writer=entry.writer or self.writer,
             table=entry.table or self.table,
             schema=entry.schema or self.schema,
             done=_with_ranges(self.done, entry.ranges),

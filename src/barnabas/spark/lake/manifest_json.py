@@ -25,6 +25,7 @@ def encode_entry(entry: Entry) -> bytes:
         {
             "version": entry.version,
             "kind": entry.kind,
+            "writer": entry.writer,
             "table": _table_to_json(entry.table),
             "schema": entry.schema,
             "ranges": _ranges_to_json(entry.ranges),
@@ -50,6 +51,7 @@ def decode_entry(data: bytes, where: str) -> Entry:
         lambda body: Entry(
             version=body["version"],
             kind=body["kind"],
+            writer=body["writer"],
             table=_table_from_json(body["table"]),
             schema=body["schema"],
             ranges=_ranges_from_json(body["ranges"]),
@@ -72,6 +74,7 @@ def encode_state(state: State) -> bytes:
     return _sealed(
         {
             "version": state.version,
+            "writer": state.writer,
             "table": _table_to_json(state.table),
             "schema": state.schema,
             "done": [[*partition, intervals] for partition, intervals in sorted(state.done.items())],
@@ -91,6 +94,7 @@ def decode_state(data: bytes, where: str) -> State:
         where,
         lambda body: State(
             version=body["version"],
+            writer=body["writer"],
             table=_table_from_json(body["table"]),
             schema=body["schema"],
             done={(topic, partition): _intervals(pairs) for topic, partition, pairs in body["done"]},

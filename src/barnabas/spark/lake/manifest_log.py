@@ -2,7 +2,8 @@
 
 An entry becomes visible by one rename to the name of its version, which fails if that version is there already: of two
 runs that commit at once, one is refused. (`file:` has no such rename; there, look and rename are two steps, and the
-lock of the pipeline is what keeps two runs apart.) Entries older than the last but one checkpoint are removed.
+lock of the pipeline is what keeps two runs apart.) Entries older than the last but one checkpoint are removed; a run
+that has been away for so long that its next version was among them is told by those that came after.
 """
 
 from __future__ import annotations
@@ -49,10 +50,9 @@ class ManifestLog:
         written = f"{STAGING}/manifest-{uuid4().hex}"
         target = f"{MANIFEST}/{version_name(entry.version)}"
         self._fs.write(written, data)
-        if not self._fs.rename(written, target) and self._fs.read(target) != data:
-            raise ManifestMoved(
-                f"another run has committed version {entry.version} of {self._fs.root}; nothing was added by this one"
-            )
+        is_taken = not self._fs.rename(written, target) and self._fs.read(target) != data
+        if is_taken or max(self._versions()[0]) > entry.version:
+            raise moved(self._fs)
         if entry.version % self._checkpoint_every == 0:
             self._write_checkpoint(after)
         return after
@@ -64,7 +64,8 @@ class ManifestLog:
         except ManifestDamaged as damage:
             hint = "restore it from a copy"
             if version == last:
-                hint += ", or remove it: then the load goes on before it, and `audit` names the files it had brought"
+                hint += ", or remove it, and a checkpoint of its number: then the load goes on before it, and `audit` "
+                hint += "names the files it had brought"
             raise ManifestDamaged(f"{damage}; {hint}") from None
 
     def _versions(self) -> tuple[set[int], set[int]]:
@@ -101,3 +102,9 @@ class ManifestLog:
 
     def _where(self, name: str) -> str:
         return f"{self._fs.root}/{MANIFEST}/{name}"
+
+
+def moved(fs: FileSystem) -> ManifestMoved:
+    return ManifestMoved(
+        f"another run has opened {fs.root} since this one did; what this one has committed stays, and it adds no more"
+    )

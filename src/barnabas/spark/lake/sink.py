@@ -30,6 +30,7 @@ from barnabas.spark.lake.formats import FileFormat, check_format
 from barnabas.spark.lake.intervals import hulls
 from barnabas.spark.lake.lake import Lake, LakePolicy
 from barnabas.spark.lake.manifest import State, Table
+from barnabas.spark.lake.manifest_log import ManifestLog
 from barnabas.spark.lake.names import batch_name, ranges_name
 from barnabas.spark.lake.staging import Staging, check_frame, stage
 from barnabas.spark.lake.tasks import OnDone, Task, plan_tasks, run_tasks
@@ -110,6 +111,10 @@ class LakeSink:
         if seen is not None:
             lake.complete_hours(seen)
 
+    def look(self, spark: SparkSession) -> Offsets | None:
+        state, _ = ManifestLog(HadoopFileSystem(spark, self.settings.path)).read()
+        return state.next_offsets() or None
+
     def done_offsets(self) -> Offsets | None:
         return self.lake.state().next_offsets() or None
 
@@ -144,6 +149,9 @@ class LakeSink:
         )
         return sum(file.rows for file in staged)
 
+    def missing(self, batch: Batch) -> Sequence[OffsetRange]:
+        return self.lake.state().missing(ranges_of(batch))
+
     def write_tasks(
         self,
         frame_of: Callable[[Batch], DataFrame],
@@ -154,7 +162,7 @@ class LakeSink:
     ) -> int:
         """A batch in tasks that are committed one by one: those of its offsets that the lake does not have."""
         opened = self._opened()
-        tasks = plan_tasks(opened.lake.state().missing(ranges_of(batch)), max_records)
+        tasks = plan_tasks(self.missing(batch), max_records)
 
         def part(task: Task) -> Batch:
             bounds = {(one.topic, one.partition): (one.start, one.end) for one in task}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from barnabas.spark.pipeline.dead_letters import PARTITION, PIPELINE, TIMESTAMP, TOPIC
+from barnabas.spark.pipeline.dead_letters import OFFSET, PARTITION, PIPELINE, TIMESTAMP, TOPIC
 from barnabas.spark.pipeline.definition import Pipeline
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _ALL_HOURS = ("all", "without a time")
 
 
 def count_letters(spark: SparkSession, pipeline: Pipeline) -> Counter[Place]:
-    """The dead letters of a pipeline by the place of the records that they hold."""
+    """How many records lie among the dead letters of a pipeline, by their place; a backfill may bring one once more."""
     from pyspark.sql import functions as f
 
     if pipeline.dead_letters is None:
@@ -33,8 +33,9 @@ def count_letters(spark: SparkSession, pipeline: Pipeline) -> Counter[Place]:
 
     hour = f.floor(header(TIMESTAMP).cast("bigint") / 3_600_000)
     own = letters.where(header(PIPELINE) == pipeline.name)
-    counts = own.groupBy(header(TOPIC).alias("topic"), header(PARTITION).cast("int").alias("part"), hour.alias("hour"))
-    return Counter({(row.topic, row.part, _hour(row.hour)): row["count"] for row in counts.count().collect()})
+    places = own.groupBy(header(TOPIC).alias("topic"), header(PARTITION).cast("int").alias("part"), hour.alias("hour"))
+    counts = places.agg(f.countDistinct(header(OFFSET)).alias("records"))
+    return Counter({(row.topic, row.part, _hour(row.hour)): row.records for row in counts.collect()})
 
 
 def with_letters(rows: Iterable[Mapping[str, Any]], letters: Mapping[Place, int]) -> list[dict[str, Any]]:

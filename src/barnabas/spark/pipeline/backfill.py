@@ -1,7 +1,8 @@
 """A span of time loaded once more, or for the first time, whatever the pipeline has done by now.
 
 A backfill is a pipeline of its own: its name has the span in it, so sinks that keep offsets by pipeline keep those of a
-backfill apart, and the same span a second time finds them. A lake knows by itself which offsets it holds.
+backfill apart, and the same span a second time finds them. A lake knows by itself which offsets it holds. The sinks are
+those of the pipeline, though, and so is the lock.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import TYPE_CHECKING
 
 from barnabas.spark.pipeline.definition import Mode, Pipeline, parse_time_ms
 from barnabas.spark.pipeline.errors import PipelineError
-from barnabas.spark.pipeline.job import Totals
+from barnabas.spark.pipeline.job import Job, Totals
+from barnabas.spark.pipeline.lock import run_lock
 from barnabas.spark.pipeline.offset_run import OffsetRun, Span
 from barnabas.spark.pipeline.reporters import Reporter
 from barnabas.spark.pipeline.runner import open_job, opened_sinks, sort_sinks
+from barnabas.spark.pipeline.sinks import Offsets
 from barnabas.spark.pipeline.state import State
 from barnabas.spark.pipeline.stopping import StopRequest
 
@@ -26,7 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
+    of: str
+    """The name of the pipeline."""
+    lock_file: Path
+    """Of the pipeline."""
     pipeline: Pipeline
+    """Its own."""
     state: State
     first: str
     last: str
@@ -42,17 +50,27 @@ def backfill_of(pipeline: Pipeline, state: State, first: str, last: str) -> Back
     span = re.sub(r"[^0-9A-Za-z]+", "", f"{first}_{last}".replace("_", "to"))
     name = f"{pipeline.name}.backfill-{span}"
     own = replace(pipeline, name=name, mode=Mode.BATCH)
-    return Backfill(own, State(state.directory / "backfill" / span), first, last)
+    return Backfill(pipeline.name, state.lock_file, own, State(state.directory / "backfill" / span), first, last)
 
 
 def run_backfill(
     backfill: Backfill, spark: SparkSession, *, functions_in: Path, reporter: Reporter, stop: StopRequest
 ) -> Totals:
     opened = open_job(backfill.pipeline, spark, backfill.state, functions_in, reporter, stop)
-    with opened as job, opened_sinks(job) as sinks:
-        layout = job.layout()
-        span = Span(job.topics.at_time(layout, backfill.first), job.topics.at_time(layout, backfill.last))
+    with run_lock(backfill.lock_file, backfill.of), opened as job, opened_sinks(job) as sinks:
         feeds = sort_sinks(job, sinks)
-        run = OffsetRun(job, [*feeds.by_offsets, *feeds.by_tasks], span)
+        run = OffsetRun(job, [*feeds.by_offsets, *feeds.by_tasks], Span(backfill.of, *find_span(job, backfill)))
         run.run()
         return run.totals
+
+
+def find_span(job: Job, backfill: Backfill) -> tuple[Offsets, Offsets]:
+    """As it was found the first time: in a topic that has grown since, the same times may be other offsets, and what
+    sinks have of the one span would be a part of the other."""
+    known = job.state.span()
+    if known is not None:
+        return known
+    layout = job.layout()
+    start, end = (job.topics.at_time(layout, time) for time in (backfill.first, backfill.last))
+    job.state.save_span(start, end)
+    return start, end

@@ -28,11 +28,11 @@ def line_chart(title: str, unit: str, series: Mapping[str, Points]) -> str:
 
     parts = [_grid_line(at(0, tick)[1], tick) for tick in ticks]
     parts += [_second(at(x, 0)[0], x) for x in round_ticks(most_x) if x <= most_x]
-    for colour, (name, line) in zip(_cycled(len(series)), series.items()):
+    for colour, (name, line) in zip(_colours(len(series)), series.items()):
         parts.append(_line(colour, name, unit, [(at(x, y), y) for x, y in line]))
     legend = "".join(
         f'<span class="key" style="--colour:{colour}">{escape(name)}</span>'
-        for colour, name in zip(_cycled(len(series)), series)
+        for colour, name in zip(_colours(len(series)), series)
     )
     caption = f"{escape(title)} <small>({escape(unit)})</small> {legend if len(series) > 1 else ''}"
     frame = f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}"'
@@ -57,8 +57,10 @@ def shown(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _cycled(count: int) -> list[str]:
-    return [_COLOURS[index % len(_COLOURS)] for index in range(count)]
+def _colours(count: int) -> list[str]:
+    """As many as are asked for, no two alike: hues by the golden angle follow those that were chosen by eye."""
+    more = [f"hsl({(20 + index * 137.508) % 360:.0f} 60% 42%)" for index in range(count - len(_COLOURS))]
+    return [*_COLOURS, *more][:count]
 
 
 def _grid_line(y: float, value: float) -> str:

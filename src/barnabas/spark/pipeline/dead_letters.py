@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql._typing import UserDefinedFunctionLike
 
-NAME = "dead-letters"
-"""Of the sink."""
 PREFIX = "barnabas.dead."
 """Of the headers: all that begin with it are ours."""
 TOPIC, PARTITION, OFFSET = f"{PREFIX}topic", f"{PREFIX}partition", f"{PREFIX}offset"

@@ -13,6 +13,9 @@ from typing import Any
 
 from barnabas.spark.pipeline.yaml_nodes import Misfit, nearest
 
+DEAD_LETTERS = "dead-letters"
+"""The name of the sink that takes the records that cannot be read."""
+
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _PIPELINE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _DURATION = re.compile(r"(\d+)\s*([a-z]+)")
@@ -46,6 +49,15 @@ class Framing(StrEnum):
     CONFLUENT = "confluent"
     """A zero byte and the id of the writer's schema in four bytes before each value."""
     NONE = "none"
+
+
+class DataLoss(StrEnum):
+    """Of records that retention or somebody has removed before they were read."""
+
+    FAIL = "fail"
+    """The run stops, and names them."""
+    SKIP = "skip"
+    """They are a warning, and what is still there is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +104,7 @@ class Source:
     watermark: Watermark | None = None
     newest_by: tuple[str, ...] = ()
     """Makes the source a table: of the rows with equal values here, only the newest; read whole, up to now."""
+    data_loss: DataLoss = DataLoss.FAIL
 
     def __post_init__(self) -> None:
         check_view_name(self.name)
@@ -104,6 +117,8 @@ class Source:
             raise Misfit("a registry is for format avro only", "registry")
         if self.newest_by and self.watermark is not None:
             raise Misfit("a table (newest_by) has no watermark", "watermark")
+        if self.newest_by and self.data_loss is not DataLoss.FAIL:
+            raise Misfit("a table (newest_by) is read from what is there, so it loses nothing", "data_loss")
         check_start(self.start)
 
     @property
@@ -254,6 +269,10 @@ class Pipeline:
         for index, sink in enumerate(self.sinks):
             if sink.name in names:
                 raise Misfit(f"there are two sinks {sink.name!r}", "sinks", index, "name")
+            if sink.name == DEAD_LETTERS:
+                raise Misfit(
+                    f"{sink.name!r} is the sink of the key dead_letters; use another name", "sinks", index, "name"
+                )
             names.append(sink.name)
             _check_known(sink.head.from_, views, "sinks", index)
 
@@ -281,6 +300,10 @@ class Pipeline:
     def sources_behind(self, view: str) -> list[Source]:
         behind = self.views_behind(view)
         return [source for source in self.sources if source in behind]
+
+    def driving_sources(self, view: str) -> list[Source]:
+        """Those behind a view whose records become rows; tables are only looked up."""
+        return [source for source in self.sources_behind(view) if not source.is_table]
 
     def has_watermark(self, view: str) -> bool:
         return any(behind.watermark is not None for behind in self.views_behind(view))

@@ -74,6 +74,11 @@ class DeltaSink:
         except AnalysisException as error:
             raise SinkError(f"Delta table {self._settings.path}: {_first_line(error)}; the sink {_NEEDS}") from error
 
+    def look(self, spark: SparkSession) -> Offsets | None:
+        """To prepare is no more than that: a commit of Delta's leaves nothing to clean up."""
+        self.prepare(spark)
+        return self.done_offsets()
+
     def done_offsets(self) -> Offsets | None:
         return self._opened().offsets or None
 

@@ -25,6 +25,8 @@ UNREADABLE = "unreadable record "
 """Begins the error of a record that stops the run; topic, partition and offset follow, divided by blanks."""
 
 _PARSED, _CORRUPT, _IS_GOOD = "_parsed", "_corrupt", "_is_good"
+_ENTRIES, _END = "entries", "end"
+"""Of what JSON is wrapped in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,10 @@ class Decoder:
         from pyspark.sql import functions as f
 
         parsed = records.withColumn(_PARSED, _PARSERS[self.source.format](self))
+        if self.source.format is Format.JSON:
+            parsed = parsed.withColumn(_PARSED, _unwrapped())
         is_read = f.col(_PARSED).isNotNull()
-        if self.source.format in _BY_SPARK:
+        if self.source.format is Format.CSV:
             is_read &= f.col(_PARSED)[_CORRUPT].isNull()
         is_null = f.col("value").isNull()
         is_good = is_null | is_read
@@ -147,23 +151,38 @@ def _spark_options(source: Source) -> dict[str, str]:
     return {**source.options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
 
 
-def _with_corrupt(schema: StructType) -> StructType:
-    from pyspark.sql.types import StringType, StructField, StructType
+def _nullable(schema: StructType) -> StructType:
+    from pyspark.sql.types import StructField, StructType
 
-    nullable = [StructField(each.name, each.dataType) for each in schema]
-    return StructType([*nullable, StructField(_CORRUPT, StringType())])
+    return StructType([StructField(each.name, each.dataType) for each in schema])
 
 
 def _json(decoder: Decoder) -> Column:
+    """The value as the one entry of a list, with something behind that: Spark stops reading where an object ends, and
+    would take `{"id": 1} junk` for a good one."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import ArrayType, BooleanType, StringType, StructType
+
+    wrapper = StructType().add(_ENTRIES, ArrayType(_nullable(decoder.schema)))
+    wrapper = wrapper.add(_END, BooleanType()).add(_CORRUPT, StringType())
+    text = f.concat(f.lit(f'{{"{_ENTRIES}": ['), _text(), f.lit(f'\n], "{_END}": true}}'))
+    return f.from_json(text, wrapper, _spark_options(decoder.source))
+
+
+def _unwrapped() -> Column:
     from pyspark.sql import functions as f
 
-    return f.from_json(_text(), _with_corrupt(decoder.schema), _spark_options(decoder.source))
+    wrapper = f.col(_PARSED)
+    is_whole = wrapper[_CORRUPT].isNull() & wrapper[_END] & (f.size(wrapper[_ENTRIES]) == 1)
+    return f.when(is_whole, wrapper[_ENTRIES][0])
 
 
 def _csv(decoder: Decoder) -> Column:
     from pyspark.sql import functions as f
+    from pyspark.sql.types import StringType
 
-    ddl = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in _with_corrupt(decoder.schema))
+    schema = _nullable(decoder.schema).add(_CORRUPT, StringType())
+    ddl = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in schema)
     return f.from_csv(_text(), ddl, _spark_options(decoder.source))
 
 
@@ -205,7 +224,6 @@ def _read_or_none(reader: AvroReader, value: bytes | None) -> dict[str, Any] | N
         return None
 
 
-_BY_SPARK = (Format.JSON, Format.CSV)
 _PARSERS: Mapping[Format, Callable[[Decoder], Column]] = {
     Format.JSON: _json,
     Format.CSV: _csv,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.metadata import TopicPartition
 from barnabas.spark.offsets import nested
-from barnabas.spark.pipeline.definition import Pipeline
+from barnabas.spark.pipeline.across import marked
+from barnabas.spark.pipeline.definition import DataLoss, Pipeline, Source
 from barnabas.spark.pipeline.formats import Decoder, make_decoder
 from barnabas.spark.pipeline.sinks import Offsets
 from barnabas.spark.pipeline.topics import Layout
@@ -34,12 +35,11 @@ class Frames:
 
     def rehearsal(self) -> Views:
         """Views without rows: they show what SQL and functions make of the schemas before anything is read."""
-        return self._build(
-            {
-                name: self._nothing(self._rows(decoder, self._nothing(spark_schema(decoder.columns))).schema)
-                for name, decoder in self.decoders.items()
-            }
-        )
+        rows = {}
+        for name, decoder in self.decoders.items():
+            empty = self._nothing(self._rows(decoder, self._nothing(spark_schema(decoder.columns))).schema)
+            rows[name] = empty if decoder.source.is_table else marked(empty)
+        return self._build(rows)
 
     def of_ranges(self, layout: Layout, start: Offsets, end: Offsets, tables: Offsets) -> Views:
         """`tables` holds the ends of the sources that are read whole."""
@@ -47,9 +47,10 @@ class Frames:
         for name, decoder in self.decoders.items():
             if decoder.source.is_table:
                 ends = layout.part(name, tables)
-                records = self._range(decoder.columns, dict.fromkeys(ends, _EARLIEST), ends)
+                records = self._range(decoder.source, decoder.columns, dict.fromkeys(ends, _EARLIEST), ends)
             else:
-                records = self._range(decoder.columns, layout.part(name, start), layout.part(name, end))
+                starts, ends = layout.part(name, start), layout.part(name, end)
+                records = self._range(decoder.source, decoder.columns, starts, ends)
             rows[name] = self._rows(decoder, records)
         return self._build(rows)
 
@@ -62,7 +63,7 @@ class Frames:
             if source.is_table:
                 records = self._spark.read.format("barnabas").options(**self._kafka(), **options).load()
             else:
-                options["startingOffsets"] = _json(layout.part(name, start))
+                options |= {"startingOffsets": _json(layout.part(name, start)), **_on_loss(source)}
                 if self._pipeline.max_records_per_batch is not None:
                     options["maxOffsetsPerTrigger"] = str(self._pipeline.max_records_per_batch)
                 records = self._spark.readStream.format("barnabas").options(**self._kafka(), **options).load()
@@ -71,10 +72,11 @@ class Frames:
 
     def bad_records(self, layout: Layout, start: Offsets, end: Offsets) -> dict[str, DataFrame]:
         """By source, the raw records between offsets that cannot be read, with all that belongs to them."""
-        return {
-            name: decoder.bad(self._range(_WHOLE_RECORD, layout.part(name, start), layout.part(name, end)))
-            for name, decoder in self.decoders.items()
-        }
+        found = {}
+        for name, decoder in self.decoders.items():
+            starts, ends = layout.part(name, start), layout.part(name, end)
+            found[name] = decoder.bad(self._range(decoder.source, _WHOLE_RECORD, starts, ends))
+        return found
 
     def _rows(self, decoder: Decoder, records: DataFrame) -> DataFrame:
         return decoder.decode(records, stop_at_bad=self._pipeline.dead_letters is None)
@@ -88,7 +90,7 @@ class Frames:
     def _nothing(self, schema: StructType) -> DataFrame:
         return self._spark.createDataFrame([], schema)
 
-    def _range(self, columns: Sequence[str], start: Offsets, end: Offsets) -> DataFrame:
+    def _range(self, source: Source, columns: Sequence[str], start: Offsets, end: Offsets) -> DataFrame:
         if not start:
             return self._nothing(spark_schema(columns))
         assigned: dict[str, list[int]] = {}
@@ -100,8 +102,13 @@ class Frames:
             "endingOffsets": _json(end),
             "columns": ",".join(columns),
             "maxRecordsPerPartition": str(self._pipeline.max_records_per_task),
+            **_on_loss(source),
         }
         return self._spark.read.format("barnabas").options(**self._kafka(), **options).load()
+
+
+def _on_loss(source: Source) -> dict[str, str]:
+    return {"failOnDataLoss": str(source.data_loss is DataLoss.FAIL).lower()}
 
 
 def _json(offsets: Offsets) -> str:

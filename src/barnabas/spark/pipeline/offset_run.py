@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.spark.pipeline import dead_letters
-from barnabas.spark.pipeline.definition import Mode
+from barnabas.spark.pipeline.definition import DEAD_LETTERS, Mode
 from barnabas.spark.pipeline.job import Job, Totals
-from barnabas.spark.pipeline.origin import check_within, find_origin
-from barnabas.spark.pipeline.plan import batch_of, earliest, next_plan, position
+from barnabas.spark.pipeline.origin import check_within, find_origin, tell_removed
+from barnabas.spark.pipeline.plan import batch_of, earliest, is_new, next_plan, position
 from barnabas.spark.pipeline.progress import Meter
 from barnabas.spark.pipeline.sinks import Batch, Offsets, Sink
 from barnabas.spark.pipeline.state import Plan
@@ -38,6 +38,8 @@ class OffsetSink:
 class Span:
     """Offsets to be loaded whatever the sinks have by now; they pass over what they have."""
 
+    pipeline: str
+    """Whose they are: dead letters carry its name, so that it can replay and audit them."""
     start: Offsets
     end: Offsets
 
@@ -79,12 +81,15 @@ class OffsetRun:
 
     def _place(self, layout: Layout, latest: Offsets) -> None:
         """Find where each sink goes on, also in partitions that have come since."""
-        span = self._span
-        origin = span.start if span else find_origin(self._job.pipeline, self._job.topics, layout, self._job.state)
+        job, span = self._job, self._span
+        origin = span.start if span else find_origin(job.pipeline, job.topics, layout, job.state)
+        there = {} if span else job.topics.earliest(layout)  # no sink is new to a span
         for each in self._sinks:
-            name = each.sink.name
+            name, begins = each.sink.name, layout.parts(each.sources, origin)
             done = self._positions.get(name) or self._done[name]
-            self._positions[name] = position(done, layout.parts(each.sources, origin))
+            self._positions[name] = position(done, begins, there)
+            if is_new(done, begins):
+                tell_removed(name, begins, self._positions[name])
             check_within(name, self._positions[name], latest)
 
     def _next(self, latest: Offsets, layout: Layout) -> Plan | None:
@@ -127,7 +132,7 @@ class OffsetRun:
                 done=earliest(self._positions.values()),
                 latest=latest,
                 rows=rows,
-                dead_letters=rows.get(dead_letters.NAME, 0),
+                dead_letters=rows.get(DEAD_LETTERS, 0),
             )
         )
 
@@ -139,7 +144,8 @@ class OffsetRun:
         def frame_of(each: OffsetSink, batch: Batch) -> DataFrame:
             if each.view is None:
                 bad = frames.bad_records(layout, batch.start, batch.end)
-                return dead_letters.dead_letters(bad, frames.decoders, self._job.pipeline.name)
+                name = self._span.pipeline if self._span else self._job.pipeline.name
+                return dead_letters.dead_letters(bad, frames.decoders, name)
             key = repr(sorted(batch.start.items()))
             if key not in made:
                 made[key] = frames.of_ranges(layout, batch.start, batch.end, plan.tables)

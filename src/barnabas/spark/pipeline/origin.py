@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import logging
+
 from barnabas.spark.pipeline.definition import Pipeline
 from barnabas.spark.pipeline.errors import PipelineError
 from barnabas.spark.pipeline.sinks import Offsets
 from barnabas.spark.pipeline.state import State
 from barnabas.spark.pipeline.topics import Layout, Positions, TopicOffsets
 
+log = logging.getLogger(__name__)
+
 _REMEDY = "to begin again, give the pipeline another name and state, and a lake another path"
 
 
 def find_origin(pipeline: Pipeline, topics: TopicOffsets, layout: Layout, state: State) -> Positions:
+    """Where the pipeline begins, from now on for good."""
+    found = look_for_origin(pipeline, topics, layout, state)
+    known = state.origin()
+    if found != known:
+        state.save_origin({**known, **found}, {**state.topic_ids(), **layout.topic_ids})
+    return found
+
+
+def look_for_origin(pipeline: Pipeline, topics: TopicOffsets, layout: Layout, state: State) -> Positions:
     """What the state says, and for partitions that it does not know: the source's start, or the beginning of one that
-    was added to a topic since."""
+    was added to a topic since. Nothing is kept of it."""
     known, ids = state.origin(), state.topic_ids()
     for topic, topic_id in layout.topic_ids.items():
         if ids.get(topic, topic_id) != topic_id:
@@ -30,9 +43,18 @@ def find_origin(pipeline: Pipeline, topics: TopicOffsets, layout: Layout, state:
             only = Layout({source.name: partitions})
             at = {**(topics.start(source, partitions) if begins else topics.earliest(only)), **at}
         found.update(at)
-    if found != known:
-        state.save_origin({**known, **found}, {**ids, **layout.topic_ids})
     return found
+
+
+def tell_removed(sink: str, origin: Offsets, at: Offsets) -> None:
+    """Of a sink that begins later than the pipeline did: what it has missed was there for the others only."""
+    late = [
+        f"{topic}-{number} at offset {at[topic, number]} instead of {first}"
+        for (topic, number), first in sorted(origin.items())
+        if at[topic, number] > first
+    ]
+    if late:
+        log.warning("sink %r is new, and the first records have been removed: it begins %s", sink, ", ".join(late))
 
 
 def check_within(sink: str, at: Offsets, latest: Offsets) -> None:

@@ -9,9 +9,19 @@ from barnabas.spark.pipeline.sinks import Batch, Offsets
 from barnabas.spark.pipeline.state import Plan
 
 
-def position(done: Offsets | None, origin: Offsets) -> dict[tuple[str, int], int]:
-    """Where a sink goes on: what it has done, and the origin for partitions of which it knows nothing."""
+def position(done: Offsets | None, origin: Offsets, there: Offsets) -> dict[tuple[str, int], int]:
+    """Where a sink goes on: what it has done, and the origin for partitions of which it knows nothing.
+
+    A sink that is new begins with what is still `there`, the earliest offsets now.
+    """
+    if is_new(done, origin):
+        return {partition: max(first, there.get(partition, first)) for partition, first in origin.items()}
     return {partition: (done or {}).get(partition, first) for partition, first in origin.items()}
+
+
+def is_new(done: Offsets | None, origin: Offsets) -> bool:
+    """Whether a sink has nothing of any partition that it reads; of topics that it read before it may have much."""
+    return not any(partition in origin for partition in done or ())
 
 
 def earliest(positions: Iterable[Offsets]) -> dict[tuple[str, int], int]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.spark import register
 from barnabas.spark.pipeline import dead_letters
-from barnabas.spark.pipeline.definition import Emit, Mode, Pipeline, SinkDefinition, Source
+from barnabas.spark.pipeline.across import meetings, one_load_only
+from barnabas.spark.pipeline.definition import DEAD_LETTERS, Emit, Mode, Pipeline, SinkDefinition, Source
 from barnabas.spark.pipeline.errors import PipelineError
 from barnabas.spark.pipeline.explain import explain
 from barnabas.spark.pipeline.failures import UnreadableRecord, brief, unreadable_in
@@ -26,7 +27,6 @@ from barnabas.spark.pipeline.stopping import StopRequest
 from barnabas.spark.pipeline.stream_run import StreamRun, StreamSink
 from barnabas.spark.pipeline.task_run import TaskRun
 from barnabas.spark.pipeline.topics import TopicOffsets
-from barnabas.spark.pipeline.transforms import looks_across_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,14 +67,34 @@ def open_job(
     """Take the lock and reach the cluster. Views live in a session of their own."""
     with (
         run_lock(state.lock_file, pipeline.name),
-        TopicOffsets(pipeline.cluster) as topics,
-        _own_session(spark) as own,
+        _unlocked_job(pipeline, spark, state, functions_in, reporter, stop) as job,
     ):
+        yield job
+
+
+@contextmanager
+def looking(
+    pipeline: Pipeline, spark: SparkSession, state: State, functions_in: Path
+) -> Iterator[tuple[Job, dict[str, Sink]]]:
+    """For those who change nothing, also while the pipeline runs: no lock, and sinks that nobody has touched."""
+    with (
+        _unlocked_job(pipeline, spark, state, functions_in, Reporters(), StopRequest()) as job,
+        closed_sinks(pipeline) as sinks,
+        told_briefly(job),
+    ):
+        yield job, sinks
+
+
+@contextmanager
+def _unlocked_job(
+    pipeline: Pipeline, spark: SparkSession, state: State, functions_in: Path, reporter: Reporter, stop: StopRequest
+) -> Iterator[Job]:
+    with TopicOffsets(pipeline.cluster) as topics, own_session(spark) as own:
         yield Job(pipeline, own, Frames(own, pipeline, functions_in), topics, state, reporter, stop)
 
 
 @contextmanager
-def _own_session(spark: SparkSession) -> Iterator[SparkSession]:
+def own_session(spark: SparkSession) -> Iterator[SparkSession]:
     """Spark makes it the active one, where it looks for data sources; at the end the caller's is that again."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
@@ -107,20 +127,15 @@ def closed_sinks(pipeline: Pipeline) -> Iterator[dict[str, Sink]]:
             kind = sink_kind(definition.head.kind)
             sinks[definition.name] = kind.open(definition.settings, sink_context(pipeline, definition))
         if pipeline.dead_letters is not None:
-            context = _context(pipeline, dead_letters.NAME, pipeline.sources)
-            sinks[dead_letters.NAME] = dead_letters.open_sink(pipeline.dead_letters.topic, context)
+            context = _context(pipeline, DEAD_LETTERS, pipeline.sources)
+            sinks[DEAD_LETTERS] = dead_letters.open_sink(pipeline.dead_letters.topic, context)
         for sink in sinks.values():
             stack.callback(sink.close)
         yield sinks
 
 
 def sink_context(pipeline: Pipeline, sink: SinkDefinition) -> SinkContext:
-    return _context(pipeline, sink.name, driving_sources(pipeline, sink.head.from_))
-
-
-def driving_sources(pipeline: Pipeline, view: str) -> list[Source]:
-    """Those behind a view whose records become rows; tables are only looked up."""
-    return [source for source in pipeline.sources_behind(view) if not source.is_table]
+    return _context(pipeline, sink.name, pipeline.driving_sources(sink.head.from_))
 
 
 def _context(pipeline: Pipeline, sink: str, sources: Sequence[Source]) -> SinkContext:
@@ -147,26 +162,26 @@ class Feeds:
 
 def sort_sinks(job: Job, sinks: Mapping[str, Sink]) -> Feeds:
     pipeline, views = job.pipeline, job.frames.rehearsal()
+    met = {name: meetings(view) for name, view in views.items()}
     by_offsets, by_tasks, streams = [], [], []
-    if dead_letters.NAME in sinks:
+    if DEAD_LETTERS in sinks:
         everything = tuple(source.name for source in pipeline.sources)
-        by_offsets.append(OffsetSink(sinks[dead_letters.NAME], None, everything))
+        by_offsets.append(OffsetSink(sinks[DEAD_LETTERS], None, everything))
     for definition in pipeline.sinks:
         sink, view = sinks[definition.name], definition.head.from_
-        driving = tuple(source.name for source in driving_sources(pipeline, view))
+        driving = tuple(source.name for source in pipeline.driving_sources(view))
         if not driving:
             raise PipelineError(f"sink {definition.name!r}: view {view!r} reads tables only; a stream has to drive it")
-        looks_across = looks_across_rows(views[view], len(driving))
-        if looks_across and _needs_state(pipeline, definition):
+        if met[view] and _needs_state(pipeline, definition, met):
             streams.append(StreamSink(sink, view, definition.head.emit))
-        elif pipeline.mode is Mode.BATCH and not looks_across and isinstance(sink, TaskSink):
+        elif pipeline.mode is Mode.BATCH and not met[view] and isinstance(sink, TaskSink):
             by_tasks.append(OffsetSink(sink, view, driving))
         else:
             by_offsets.append(OffsetSink(sink, view, driving))
     return Feeds(by_offsets, by_tasks, streams)
 
 
-def _needs_state(pipeline: Pipeline, sink: SinkDefinition) -> bool:
+def _needs_state(pipeline: Pipeline, sink: SinkDefinition, met: Mapping[str, set[str]]) -> bool:
     """Of a view that groups or joins rows: not in one load, which sees all its rows at once."""
     view = sink.head.from_
     if pipeline.mode is Mode.BATCH:
@@ -176,6 +191,14 @@ def _needs_state(pipeline: Pipeline, sink: SinkDefinition) -> bool:
                 "groups in two; leave it out, or use mode available-now with a watermark"
             )
         return False
+    behind = pipeline.views_behind(view)
+    for each in pipeline.views:
+        statement = one_load_only(met[each.name]) if each in behind else None
+        if statement is not None:
+            raise PipelineError(
+                f"sink {sink.name!r}: view {each.name!r} has {statement}, which needs all rows at once; a batch has "
+                "only its own, so use mode batch, or leave it out"
+            )
     if not pipeline.has_watermark(view) and sink.head.emit is Emit.FINAL:
         raise PipelineError(
             f"sink {sink.name!r}: view {view!r} groups or joins rows of several batches and never knows when it has "

@@ -63,6 +63,9 @@ class Sink(Protocol):
     def prepare(self, spark: SparkSession) -> None:
         """Check that it can be written, with a SinkError if not, and clean up what a crash has left."""
 
+    def look(self, spark: SparkSession) -> Offsets | None:
+        """What `done_offsets` would tell after `prepare`, without that: nothing is made, changed or taken over."""
+
     def done_offsets(self) -> Offsets | None:
         """The next offset by partition, as committed with the data: the truth on restart. None: nothing yet."""
 
@@ -76,6 +79,9 @@ class Sink(Protocol):
 @runtime_checkable
 class TaskSink(Protocol):
     """A sink that knows which offsets it has, so that the parts of a large batch may be committed in any order."""
+
+    def missing(self, batch: Batch) -> Sequence[OffsetRange]:
+        """The offsets of a batch that it does not have."""
 
     def write_tasks(
         self,

@@ -3,6 +3,7 @@ the sinks hold the offsets. With it, a batch that a crash cut off is run again w
 
     run.json         the id of the pipeline's runs, where it began in each partition, and the ids of the topics
     plan.json        the batch that was planned last, written before it runs
+    span.json        of a backfill: the offsets from and up to which it reads
     progress.jsonl   one line for each batch that was done
     report.html      of the last run
     checkpoint/      Spark's, of queries with state
@@ -46,6 +47,7 @@ class State:
         self.report_file = directory / "report.html"
         self._run_file = directory / "run.json"
         self._plan_file = directory / "plan.json"
+        self._span_file = directory / "span.json"
 
     def query_id(self) -> str:
         """The id under which batches are numbered; a new one where there is no state."""
@@ -76,6 +78,14 @@ class State:
     def save_plan(self, plan: Plan) -> None:
         ranges = {name: nested(_by_partition(getattr(plan, name))) for name in ("start", "end", "tables")}
         _write(self._plan_file, {"number": plan.number, **ranges})
+
+    def span(self) -> tuple[Offsets, Offsets] | None:
+        """Start and end of a backfill, once they are known."""
+        found = _read(self._span_file)
+        return None if found is None else (_offsets(found["start"]), _offsets(found["end"]))
+
+    def save_span(self, start: Offsets, end: Offsets) -> None:
+        _write(self._span_file, {"start": nested(_by_partition(start)), "end": nested(_by_partition(end))})
 
 
 def _by_partition(offsets: Offsets) -> dict[TopicPartition, int]:

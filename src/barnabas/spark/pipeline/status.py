@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from barnabas.spark.pipeline.definition import Pipeline
+from barnabas.spark.pipeline.definition import DEAD_LETTERS, Pipeline
 from barnabas.spark.pipeline.lock import is_locked
-from barnabas.spark.pipeline.progress import PartitionProgress, Progress, progress_from_json
+from barnabas.spark.pipeline.origin import look_for_origin
+from barnabas.spark.pipeline.plan import position
+from barnabas.spark.pipeline.progress import Progress, progress_from_json
+from barnabas.spark.pipeline.sinks import Offsets
 from barnabas.spark.pipeline.state import State
-from barnabas.spark.pipeline.topics import Positions, TopicOffsets
+from barnabas.spark.pipeline.topics import Layout, TopicOffsets
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
     query: str
+    """As the progress calls it; a sink that was never fed counts as a query of its own."""
     topic: str
     partition: int
     done: int
@@ -45,21 +49,42 @@ class Status:
 
 def find_status(pipeline: Pipeline, state: State) -> Status:
     with TopicOffsets(pipeline.cluster) as topics:
-        latest = topics.latest(topics.layout(pipeline.sources))
-    return status_of(pipeline.name, list(read_history(state.history_file)), latest, is_locked(state.lock_file))
+        layout = topics.layout(pipeline.sources)
+        latest = topics.latest(layout)
+        origin = look_for_origin(pipeline, topics, layout, state)
+        begins = _begins(pipeline, layout, position(None, origin, topics.earliest(layout)))
+    told = list(read_history(state.history_file))
+    return status_of(pipeline.name, told, begins, latest, is_locked(state.lock_file))
 
 
-def status_of(name: str, told: list[Progress], latest: Positions, is_running: bool) -> Status:
-    """From the history and the ends of the partitions; a partition that was never read is all lag."""
+def _begins(pipeline: Pipeline, layout: Layout, origin: Offsets) -> dict[str, Offsets]:
+    """Where each sink begins, in all partitions that it reads."""
+    read_by = {sink.name: pipeline.driving_sources(sink.head.from_) for sink in pipeline.sinks}
+    if pipeline.dead_letters is not None:
+        read_by[DEAD_LETTERS] = list(pipeline.sources)
+    return {name: layout.parts((each.name for each in sources), origin) for name, sources in read_by.items()}
+
+
+def status_of(
+    name: str, told: list[Progress], begins: Mapping[str, Offsets], latest: Offsets, is_running: bool
+) -> Status:
+    """From the history, where each sink begins, and the ends of the partitions; what was never read is all lag."""
     last = {each.query: each for each in told}
+    feeds = {sink: each.query for each in told for sink in each.rows}
     rows: dict[str, int] = {}
     for each in told:
         for sink, count in each.rows.items():
             rows[sink] = rows.get(sink, 0) + count
+    done: dict[str, dict[tuple[str, int], int]] = {}
+    for sink, first in begins.items():
+        done.setdefault(feeds.get(sink, sink), {}).update(first)
+    for query, progress in last.items():
+        done.setdefault(query, {}).update({(at.topic, at.partition): at.done for at in progress.partitions})
     partitions = [
-        _partition(query, at, latest.get((at.topic, at.partition), at.latest))
-        for query, progress in last.items()
-        for at in progress.partitions
+        PartitionStatus(query, *partition, offset, end, max(0, end - offset))
+        for query, at in done.items()
+        for partition, offset in sorted(at.items())
+        for end in (latest.get(partition, offset),)
     ]
     return Status(
         pipeline=name,
@@ -70,10 +95,6 @@ def status_of(name: str, told: list[Progress], latest: Positions, is_running: bo
         dead_letters=sum(each.dead_letters for each in told),
         partitions=tuple(partitions),
     )
-
-
-def _partition(query: str, at: PartitionProgress, latest: int) -> PartitionStatus:
-    return PartitionStatus(query, at.topic, at.partition, at.done, latest, max(0, latest - at.done))
 
 
 def read_history(file: Path) -> Iterator[Progress]:

@@ -13,9 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from barnabas.spark.lake.filesystem import HadoopFileSystem
 from barnabas.spark.pipeline.definition import Emit, Mode
 from barnabas.spark.pipeline.job import Job, Totals
-from barnabas.spark.pipeline.origin import find_origin
+from barnabas.spark.pipeline.origin import find_origin, tell_removed
+from barnabas.spark.pipeline.plan import position
 from barnabas.spark.pipeline.progress import Meter, Progress
 from barnabas.spark.pipeline.sinks import Batch, Sink
 
@@ -185,9 +187,15 @@ class StreamRun:
             return
         job = self._job
         layout = job.layout()
-        views = job.frames.streams(layout, find_origin(job.pipeline, job.topics, layout, job.state))
+        origin = find_origin(job.pipeline, job.topics, layout, job.state)
+        begins = position(None, origin, job.topics.earliest(layout))
+        views = job.frames.streams(layout, begins)
         checkpoint = job.pipeline.checkpoint or (job.state.directory / "checkpoint").as_uri()
+        kept = HadoopFileSystem(job.spark, checkpoint)
         for target, query in self._queries:
+            if not kept.exists(target.sink.name):
+                driving = [source.name for source in job.pipeline.driving_sources(target.view)]
+                tell_removed(target.sink.name, layout.parts(driving, origin), begins)
             query.start(views[target.view], checkpoint)
 
     def wait(self) -> None:

@@ -10,7 +10,8 @@ import time
 
 from barnabas.spark.pipeline.job import Job, Totals
 from barnabas.spark.pipeline.offset_run import OffsetSink
-from barnabas.spark.pipeline.origin import check_within, find_origin
+from barnabas.spark.pipeline.origin import check_within, find_origin, tell_removed
+from barnabas.spark.pipeline.plan import is_new, position
 from barnabas.spark.pipeline.progress import Meter
 from barnabas.spark.pipeline.sinks import Batch, Offsets, TaskSink
 from barnabas.spark.ranges import OffsetRange
@@ -31,11 +32,17 @@ class TaskRun:
         assert view is not None
         layout = job.layout()
         latest = job.topics.latest(layout)
-        check_within(sink.name, sink.done_offsets() or {}, latest)
-        origin = find_origin(job.pipeline, job.topics, layout, job.state)
-        start = layout.parts(self._target.sources, origin)
+        before = sink.done_offsets()
+        check_within(sink.name, before or {}, latest)
+        origin = layout.parts(self._target.sources, find_origin(job.pipeline, job.topics, layout, job.state))
+        start = position(before, origin, job.topics.earliest(layout))
+        if is_new(before, origin):
+            tell_removed(sink.name, origin, start)
         end = {partition: max(first, latest[partition]) for partition, first in start.items()}
-        done = {**start, **{where: offset for where, offset in (sink.done_offsets() or {}).items() if where in start}}
+        batch = Batch(0, job.state.query_id(), start, end)
+        done = dict(end)  # but for what is missing, which may lie before what tasks of another run have brought
+        for piece in sink.missing(batch):
+            done[piece.topic, piece.partition] -= piece.size
         meter = Meter(job.pipeline.name, sink.name, time.monotonic(), dict(done))
         self._last = time.monotonic()
 
@@ -46,7 +53,7 @@ class TaskRun:
 
         sink.write_tasks(
             lambda batch: job.frames.of_ranges(layout, batch.start, batch.end, latest)[view],
-            Batch(0, job.state.query_id(), start, end),
+            batch,
             job.pipeline.max_records_per_task,
             lambda: job.stop.is_set,
             on_done,

@@ -24,8 +24,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from barnabas.client.admin.topics import Topics
 from barnabas.core.errors import KafkaError
 from barnabas.spark.cluster import open_client, persevere, run
+from barnabas.spark.decisions import Decision, look_up
 from barnabas.spark.kafka_options import BOOTSTRAP, PREFIX
 from barnabas.spark.pipeline.errors import SinkError
+from barnabas.spark.pipeline.failures import in_words_of_pipelines
 from barnabas.spark.pipeline.place import Place
 from barnabas.spark.pipeline.sinks import ORIGIN_COLUMNS, Batch, Offsets, SinkContext, SinkKind
 from barnabas.spark.two_phases import recover
@@ -78,13 +80,18 @@ class TopicSink:
         shared = {
             name: value for name, value in context.source_options.items() if name.removeprefix(PREFIX) in _OF_BOTH
         }
-        own = settings.writer_options(f"barnabas-pipeline-{context.pipeline}-{context.sink}")
-        self._options = {**shared, **own}
+        # No name of a pipeline has a slash in it, so no other pair of names makes the same prefix.
+        own = settings.writer_options(f"barnabas-pipeline/{context.pipeline}/{context.sink}")
+        self.options = {**shared, **own}
 
     def prepare(self, spark: SparkSession) -> None:
         """Finishes a write that was decided before a crash, too."""
-        self._run(persevere(self._find_topic, _parse(self._options).max_block_ms))
+        self._run(persevere(self._find_topic, _parse(self.options).max_block_ms))
         self._place()
+
+    def look(self, spark: SparkSession) -> Offsets | None:
+        """What is decided counts, whether or not somebody has carried it out."""
+        return _place_of(self._run(persevere(self._look_up, _parse(self.options).max_block_ms))).offsets or None
 
     def done_offsets(self) -> Offsets | None:
         return self._place().offsets or None
@@ -98,7 +105,7 @@ class TopicSink:
             return 0
         seen = Observation()
         records = self._records(frame).observe(seen, count(lit(1)).alias("rows"))
-        writer = records.write.format("barnabas").mode("append").options(**self._options)
+        writer = records.write.format("barnabas").mode("append").options(**self.options)
         writer.option("writeId", str(place.after(batch))).save()
         return int(seen.get["rows"])
 
@@ -106,24 +113,29 @@ class TopicSink:
         """There is nothing to let go of."""
 
     def _place(self) -> Place:
-        last = self._run(recover(_parse(self._options)))
-        return Place.parse(last.work.name) if last else Place()
+        return _place_of(self._run(recover(_parse(self.options))))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         try:
             return run(work)
         except KafkaError as error:
-            raise SinkError(f"topic '{self._settings.topic}': {error}") from error
+            raise SinkError(f"topic '{self._settings.topic}': {in_words_of_pipelines(str(error))}") from error
 
     async def _find_topic(self) -> None:
         topic = self._settings.topic
-        async with open_client(_parse(self._options).kafka) as client:
+        async with open_client(_parse(self.options).kafka) as client:
             if topic in {known.name for known in await client.retrying(client.metadata.all_topics)}:
                 return
             if not self._settings.create:
                 raise SinkError(f"topic '{topic}' is not in the cluster: create it, or say `create: true`")
             await Topics(client).create(topic, partitions=self._settings.partitions)
             await client.retrying(lambda: client.metadata.topic(topic))
+
+    async def _look_up(self) -> Decision | None:
+        options = _parse(self.options)
+        assert options.prefix is not None
+        async with open_client(options.kafka) as client:
+            return await look_up(client, options.control_topic, options.prefix)
 
     def _records(self, frame: DataFrame) -> DataFrame:
         """The rows as records: key and value."""
@@ -153,6 +165,10 @@ _OF_BOTH = frozenset({"bootstrap.servers", *PRODUCER})
 def _parse(options: Mapping[str, str]) -> WriteOptions:
     """As Spark hands them over: names in small letters."""
     return parse_batch_write_options({name.lower(): value for name, value in options.items()})
+
+
+def _place_of(last: Decision | None) -> Place:
+    return Place.parse(last.work.name) if last else Place()
 
 
 def _quoted(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -14,10 +13,6 @@ from barnabas.spark.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_ACROSS_ROWS = re.compile(r"^[\s:+-]*(Aggregate|Distinct|Deduplicate\w*|Window|FlatMapGroups\w*)\b", re.MULTILINE)
-_JOIN = re.compile(r"^[\s:+-]*Join\b", re.MULTILINE)
-"""Names of nodes at the beginning of a line of Spark's plan."""
 
 
 def build_views(
@@ -39,12 +34,6 @@ def build_views(
             raise PipelineError(f"view {view.name!r}: {first_line(error)}") from None
         views[view.name] = frame
     return views
-
-
-def looks_across_rows(frame: DataFrame, streams: int) -> bool:
-    """Whether rows of several batches may have to meet: grouped, without duplicates, joined between streams."""
-    plan = str(frame._jdf.queryExecution().analyzed().toString())
-    return bool(_ACROSS_ROWS.search(plan) or (streams > 1 and _JOIN.search(plan)))
 
 
 def first_line(error: BaseException) -> str:

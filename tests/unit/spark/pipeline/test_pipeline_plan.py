@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.spark.pipeline.errors import PipelineError
-from barnabas.spark.pipeline.origin import check_within
+from barnabas.spark.pipeline.origin import check_within, tell_removed
 from barnabas.spark.pipeline.plan import batch_of, earliest, next_plan, plans_ahead, position, to_go
 from barnabas.spark.pipeline.sinks import Batch, Offsets
 from barnabas.spark.pipeline.state import Plan, State
@@ -22,8 +22,22 @@ def test_a_batch_starts_where_the_slowest_sink_is() -> None:
 
 
 def test_a_sink_goes_on_from_its_own_offsets_and_begins_where_it_has_none() -> None:
-    assert position({ZERO: 5}, {ZERO: 2, ONE: 3}) == {ZERO: 5, ONE: 3}
-    assert position(None, {ZERO: 2}) == {ZERO: 2}
+    assert position({ZERO: 5}, {ZERO: 2, ONE: 3}, {ZERO: 0, ONE: 0}) == {ZERO: 5, ONE: 3}
+    assert position(None, {ZERO: 2}, {ZERO: 0}) == {ZERO: 2}
+
+
+def test_only_a_sink_that_has_nothing_begins_with_what_is_still_there(caplog: pytest.LogCaptureFixture) -> None:
+    origin, there = {ZERO: 2, ONE: 3}, {ZERO: 9, ONE: 0}
+    assert position({ZERO: 5}, origin, there) == {ZERO: 5, ONE: 3}
+    assert position({ONE: 5}, origin, there) == {ZERO: 2, ONE: 5}
+    begins = position({}, origin, there)
+    assert begins == {ZERO: 9, ONE: 3} == position({("another", 0): 5}, origin, there)
+    tell_removed("lake", origin, begins)
+    assert "sink 'lake' is new" in caplog.text
+    assert caplog.text.strip().endswith("it begins t-0 at offset 9 instead of 2")
+    caplog.clear()
+    tell_removed("lake", origin, origin)
+    assert not caplog.text
 
 
 def test_each_sink_gets_what_lies_between_its_place_and_the_end_of_the_plan() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import socket
 from pathlib import Path
 from urllib.request import urlopen
@@ -12,14 +13,14 @@ import pytest
 from rich.console import Console
 
 from barnabas.spark.pipeline.audits import with_letters
-from barnabas.spark.pipeline.charts import round_ticks, shown
+from barnabas.spark.pipeline.charts import line_chart, round_ticks, shown
 from barnabas.spark.pipeline.errors import PipelineError
 from barnabas.spark.pipeline.progress import Meter, Progress, progress_from_json
 from barnabas.spark.pipeline.report import report_html
 from barnabas.spark.pipeline.reporters import JsonLines, Reporters, history, prometheus, summary, terminal
 from barnabas.spark.pipeline.status import read_history, status_of
 
-ZERO, ONE = ("clicks", 0), ("clicks", 1)
+ZERO, ONE, TWO = ("clicks", 0), ("clicks", 1), ("clicks", 2)
 
 
 def told(**more: object) -> list[Progress]:
@@ -118,6 +119,11 @@ def test_axes_have_round_numbers(most: float, ticks: list[float]) -> None:
     assert round_ticks(most) == pytest.approx(ticks)
 
 
+def test_every_line_of_a_plot_has_a_colour_of_its_own() -> None:
+    plot = line_chart("lag", "records", {f"orders-{number}": [(0.0, 1.0)] for number in range(20)})
+    assert len(set(re.findall(r"--colour:([^\"]+)", plot))) == 20
+
+
 def test_large_numbers_are_short() -> None:
     assert [shown(value) for value in (0, 0.25, 999, 25_000, 1_200_000)] == ["0", "0.25", "999", "25 k", "1.2 M"]
 
@@ -130,9 +136,25 @@ def test_status_adds_up_all_runs_and_sees_what_came_since(tmp_path: Path) -> Non
                 lines.report(each)
     with open(file, "a") as out:
         out.write('{"at": 3, "cut')
-    status = status_of("shop", list(read_history(file)), {ZERO: 65, ONE: 155}, is_running=True)
+    begins = {"lake": {ZERO: 10, ONE: 0}}
+    status = status_of("shop", list(read_history(file)), begins, {ZERO: 65, ONE: 155}, is_running=True)
     assert (status.batches, status.rows, status.dead_letters, status.lag) == (4, {"lake": 190}, 4, 110)
-    assert status_of("shop", list(read_history(tmp_path / "none")), {}, is_running=False).lag == 0
+
+
+def test_what_was_never_read_is_all_lag() -> None:
+    latest = {ZERO: 65, ONE: 55, TWO: 7}
+    never = status_of("shop", [], {"lake": {ZERO: 10, ONE: 50}}, latest, is_running=False)
+    assert [(each.query, each.done, each.lag) for each in never.partitions] == [("lake", 10, 55), ("lake", 50, 5)]
+    assert never.lag == 60
+    begins = {"lake": {ZERO: 10, ONE: 0, TWO: 3}, "added": {TWO: 0}}
+    since = status_of("shop", told(), begins, latest, is_running=False)
+    assert [(each.query, each.partition, each.lag) for each in since.partitions] == [
+        ("offsets", 0, 5),
+        ("offsets", 1, 5),
+        ("offsets", 2, 4),
+        ("added", 2, 7),
+    ]
+    assert since.lag == 14
 
 
 def test_an_audit_counts_dead_letters_in() -> None:

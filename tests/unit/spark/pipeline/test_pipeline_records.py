@@ -6,21 +6,32 @@ import io
 import json
 import os
 import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
 from barnabas.client.consume.consumed import ConsumerRecord
+from barnabas.client.metadata import TopicPartition
+from barnabas.spark.data_loss import Cause, DataLost, Loss
+from barnabas.spark.decisions import Work
 from barnabas.spark.pipeline.avro import AvroReader, load_schema, spark_type
 from barnabas.spark.pipeline.definition import Format, Framing, Source
 from barnabas.spark.pipeline.errors import PipelineError
 from barnabas.spark.pipeline.explain import Column, Expectation, explain
-from barnabas.spark.pipeline.failures import brief, unreadable_in
+from barnabas.spark.pipeline.failures import brief, in_words_of_pipelines, unreadable_in
 from barnabas.spark.pipeline.lock import AlreadyRunning, is_locked, run_lock
 from barnabas.spark.pipeline.replay import own_letters
+from barnabas.spark.pipeline.sinks import SinkContext
 from barnabas.spark.pipeline.stopping import stop_on_signals
+from barnabas.spark.pipeline.topic_sink import TopicSettings, TopicSink
+from barnabas.spark.two_phases import DecidedLost
 
 COLUMNS = [Column("id", "int", True), Column("x", "double", False), Column("at", "timestamp", False)]
 
@@ -116,6 +127,44 @@ def test_a_framed_value_is_read_with_the_schema_of_its_writer(tmp_path: Path) ->
         reader.read(avro(SMALL, {"id": 5}, 8))
 
 
+@contextmanager
+def registry(answers: dict[str, tuple[int, dict[str, Any]]]) -> Iterator[str]:
+    """A schema registry on the loopback that knows these paths; the address."""
+
+    class Registry(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            code, body = answers.get(self.path, (404, {"error_code": 40403, "message": "Schema not found"}))
+            self.send_response(code)
+            self.end_headers()
+            self.wfile.write(json.dumps(body).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Nobody reads it."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_registry_is_asked_by_http_once_for_each_schema() -> None:
+    answers = {"/schemas/ids/7": (200, {"schema": json.dumps(SMALL)}), "/schemas/ids/9": (500, {"message": "broken"})}
+    with registry(answers) as address:
+        reader = AvroReader(dict(parse_schema(WIDER)), Framing.CONFLUENT, f"{address}/")  # type: ignore[arg-type]
+        assert reader.read(avro(SMALL, {"id": 5}, 7)) == {"id": 5, "note": "none"}
+        with pytest.raises(ValueError, match=f"the registry {address}/ has no schema with the id 8"):
+            reader.read(avro(SMALL, {"id": 5}, 8))
+        with pytest.raises(HTTPError, match="500"):
+            reader.read(avro(SMALL, {"id": 5}, 9))
+    assert reader.read(avro(SMALL, {"id": 6}, 7)) == {"id": 6, "note": "none"}
+    with pytest.raises(OSError, match="refused"):  # which stops the run: the record may be right
+        reader.read(avro(SMALL, {"id": 5}, 8))
+
+
 @pytest.mark.parametrize(
     ("value", "cause"),
     [
@@ -184,3 +233,21 @@ def test_an_error_inside_a_task_is_told_by_its_last_line() -> None:
     assert brief(RuntimeError("[TABLE] not there\n at java")) == "[TABLE] not there"
     assert unreadable_in(RuntimeError("[X] unreadable record my.topic 3 77 SQLSTATE")) == ("my.topic", 3, 77)
     assert unreadable_in(RuntimeError("other")) is None
+
+
+def test_an_error_of_the_data_source_says_what_a_pipelines_owner_can_do() -> None:
+    lost = DataLost([Loss(TopicPartition("orders", 0), Cause.RETENTION, 3, 9)])
+    told = brief(
+        RuntimeError(f"Traceback (most recent call last):\n  File x\nbarnabas.spark.data_loss.DataLost: {lost}")
+    )
+    assert told.startswith("DataLost: orders-0: offsets 3 to 8 were removed before they were read")
+    assert told.endswith("; give the source `data_loss: skip` to warn of it and to go on with what is there")
+    told = in_words_of_pipelines(str(DecidedLost(Work("w"), ["t-0"])))
+    assert "give the sink another name and another topic" in told
+    assert "transactionalIdPrefix" not in told
+
+
+def test_no_two_sinks_of_pipelines_share_a_transactional_id() -> None:
+    names = [("shop", "orders-out"), ("shop-orders", "out"), ("shop", "orders/out")]
+    sinks = [TopicSink(TopicSettings("t"), SinkContext(*pair, {"kafka.bootstrap.servers": "b:1"})) for pair in names]
+    assert len({sink.options["transactionalIdPrefix"] for sink in sinks}) == len(names)
