@@ -3,7 +3,8 @@ take it back.
 
 What a group has committed is a register. Whoever asks is told the offset of a commit that may have been carried out
 and that no other one, begun after its end and ended before the question, has replaced. A commit of which nobody knows
-whether it was carried out may be so as long as a request can be late.
+whether it was carried out may be so as long as a request can be late. One that was sent twice may be carried out once
+more: by Kafka's protocol a coordinator cannot tell that the same member has asked for something else since.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.checker.anomaly import Anomaly, Name
 from tests.checker.facts import Facts
@@ -73,7 +74,8 @@ class Commits:
         self.attempts: dict[tuple[str, TopicPartition], list[Attempt]] = {}
         self._owned: dict[str, set[TopicPartition]] = {}
         """By consumers, as far as they tell."""
-        self._open: dict[tuple[str, str, Offsets], list[Attempt]] = {}
+        self._open: dict[tuple[str, str, Offsets], list[tuple[list[Attempt], Attempt]]] = {}
+        """With the list of all attempts that each is one of."""
         self._in_transactions: dict[str, dict[tuple[str, TopicPartition], Attempt]] = {}
         for index, event in facts.of(*_EVENTS):
             self._take(index, event)
@@ -104,8 +106,7 @@ class Commits:
     def _take(self, index: int, event: Event) -> None:
         match event:
             case Committing():
-                late = self._facts.events[index][0] + self._facts.expectations.late_s
-                latest = bisect_left(self._facts.events, late, key=lambda moment: moment[0])
+                latest = self._after(index, self._facts.expectations.late_s)
                 for partition, offset in event.offsets:
                     has_lost_it = partition not in self._owned.get(event.consumer, (partition,))
                     attempt = Attempt(index, offset, event.transaction, latest, is_doubtful=has_lost_it)
@@ -134,13 +135,24 @@ class Commits:
             if (replaced := of_transaction.get(key)) is not None:
                 self.attempts[key].remove(replaced)
             of_transaction[key] = attempt
-        else:
-            self._open.setdefault((event.consumer, event.group, event.offsets), []).append(attempt)
-        self.attempts.setdefault(key, []).append(attempt)
+        attempts = self.attempts.setdefault(key, [])
+        attempts.append(attempt)
+        if not event.transaction:
+            self._open.setdefault((event.consumer, event.group, event.offsets), []).append((attempts, attempt))
 
     def _end(self, event: Committed | CommitFailed, index: int, outcome: Outcome) -> None:
-        for attempt in self._open.pop((event.consumer, event.group, event.offsets), ()):
+        events = self._facts.events
+        for attempts, attempt in self._open.pop((event.consumer, event.group, event.offsets), ()):
+            if events[index][0] - events[attempt.begin][0] > self._facts.expectations.prompt_s:
+                attempts.append(replace(attempt))  # as it was first sent: of that nobody has heard
+            if outcome is Outcome.UNKNOWN:
+                attempt.latest = min(attempt.latest, self._after(index, self._facts.expectations.lag_s))
             attempt.settle(index, outcome)
+
+    def _after(self, index: int, seconds: float) -> int:
+        """The first event that is so much later than this one."""
+        time = self._facts.events[index][0] + seconds
+        return bisect_left(self._facts.events, time, key=lambda moment: moment[0])
 
     def _doubt(self, partition: TopicPartition | None) -> None:
         """What was committed, for this partition or for all of them, may be lost or of no use."""
@@ -172,9 +184,10 @@ def lost_commits(facts: Facts) -> Iterator[Anomaly]:
 
 
 def backward_commits(facts: Facts) -> Iterator[Anomaly]:
-    """No commit is taken that goes back behind one that was done before it began, unless a late one may have come
-    between, from which members then rightly go on."""
+    """No commit is taken that goes back behind one that was done before it began, or where members count does not go
+    on from it, unless a late one may have come between, from which they then rightly go on."""
     for (group, partition), attempts in Commits(facts).attempts.items():
+        step = 1 if group in facts.expectations.counting_groups else 0
         done = [each for each in attempts if each.outcome is Outcome.COMMITTED]
         by_end = deque(sorted(done, key=lambda each: each.latest))
         highest: Attempt | None = None
@@ -182,17 +195,20 @@ def backward_commits(facts: Facts) -> Iterator[Anomaly]:
             while by_end[0].latest < attempt.begin:
                 ended = by_end.popleft()
                 highest = ended if highest is None or ended.offset > highest.offset else highest
-            if highest is None or attempt.offset >= highest.offset or _may_follow(attempts, highest, attempt):
+            if highest is None or attempt.offset >= highest.offset + step:
                 continue
-            what = f"{group} went back from {highest.offset} to {attempt.offset}"
+            if _may_follow(attempts, highest, attempt, step):
+                continue
+            is_same = attempt.offset == highest.offset
+            what = f"took {attempt.offset} twice" if is_same else f"went back from {highest.offset} to {attempt.offset}"
             evidence = facts.evidence((*highest.events, *attempt.events))
-            yield Anomaly(Name.BACKWARD_COMMIT, str(partition), what, evidence)
+            yield Anomaly(Name.BACKWARD_COMMIT, str(partition), f"{group} {what}", evidence)
 
 
-def _may_follow(attempts: list[Attempt], highest: Attempt, attempt: Attempt) -> bool:
+def _may_follow(attempts: list[Attempt], highest: Attempt, attempt: Attempt, step: int) -> bool:
     """Whether a commit of which nobody knows may have come between these two."""
     unknown = (each for each in attempts if each.outcome is Outcome.UNKNOWN and each.begin < attempt.begin)
-    return any(each.offset <= attempt.offset and each.latest > highest.begin for each in unknown)
+    return any(each.offset + step <= attempt.offset and each.latest > highest.begin for each in unknown)
 
 
 def _either(offsets: set[int]) -> str:

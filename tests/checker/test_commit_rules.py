@@ -65,12 +65,30 @@ def test_a_commit_that_may_have_failed_may_count_at_any_time() -> None:
     assert not found(*doubtful, *committed(6), *told(6), *told(5))
 
 
+def test_a_commit_that_was_sent_again_may_come_once_more() -> None:
+    prompt = (*committed(5), *committed(6), *told(5))
+    slow = (commit_begun(5), *told(5), commit_done(5), *committed(6), *told(6))
+    once_more = (*slow, *told(5))
+    assert names(*prompt, expected=Expectations(prompt_s=1)) == LOST
+    assert not found(*once_more, expected=Expectations(prompt_s=1))
+    assert names(*once_more, expected=Expectations(prompt_s=4)) == LOST
+    assert names(*once_more, expected=Expectations(prompt_s=1, late_s=3)) == LOST
+
+
 def test_a_commit_is_not_late_for_ever() -> None:
     events = (*committed(3), commit_begun(5), commit_failed(5, definite=False), *committed(6))
     assert not found(*events, *told(5), expected=Expectations(late_s=3))
     assert names(*events, *told(5), expected=Expectations(late_s=2)) == LOST
     assert not found(*events, *committed(5, by="d"), expected=Expectations(late_s=3))
     assert names(*events, *committed(5, by="d"), expected=Expectations(late_s=2)) == [Name.BACKWARD_COMMIT]
+
+
+def test_a_commit_that_was_given_up_may_lag_a_little() -> None:
+    events = (*committed(3), commit_begun(5), commit_failed(5, definite=False), *committed(6), *told(5))
+    assert not found(*events)
+    assert not found(*events, expected=Expectations(lag_s=2))
+    assert names(*events, expected=Expectations(lag_s=1)) == LOST
+    assert names(*events, expected=Expectations(lag_s=2, late_s=2)) == LOST
 
 
 def test_a_commit_that_was_refused_does_not_count() -> None:
@@ -106,6 +124,21 @@ def test_the_commit_of_a_member_that_others_have_replaced_is_not_taken() -> None
     assert names(*committed(5), *by_another, *committed(6)) == [Name.BACKWARD_COMMIT]
     assert not found(*committed(5), *by_another, commit_begun(6), commit_failed(6, definite=True))
     assert not found(*committed(5), commit_begun(6), *by_another, commit_done(6))  # they were under way together
+
+
+def test_where_members_count_no_number_is_taken_twice() -> None:
+    counting = Expectations(counting_groups={"g"})
+    twice = (*committed(5), *committed(6), *committed(6, by="d"))
+    assert not found(*twice)  # to commit the same again is no mistake elsewhere
+    (anomaly,) = found(*twice, expected=counting)
+    assert (anomaly.name, anomaly.what) == (Name.BACKWARD_COMMIT, "g took 6 twice")
+    assert [moment.at for moment in anomaly.evidence] == [2, 3, 4, 5]
+    assert not found(*committed(5), *committed(6), *committed(7, by="d"), expected=counting)
+    assert not found(commit_begun(6), *committed(6, by="d"), commit_done(6), expected=counting)  # together under way
+    late = (commit_begun(5), commit_failed(5, definite=False))
+    assert not found(*late, *twice, expected=counting)  # and read in between
+    late_itself = (commit_begun(6), commit_failed(6, definite=False))
+    assert names(*late_itself, *twice, expected=counting) == [Name.BACKWARD_COMMIT]
 
 
 def test_the_commit_of_a_partition_that_its_member_had_lost_says_nothing() -> None:

@@ -24,6 +24,7 @@ from tests.simulation.brokers import RETRY_S, Brokers, check_retriable
 
 LATEST, EARLIEST = -1, -2
 PREFERRED, UNCLEAN = 0, 1
+LOOKS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +48,19 @@ async def create_topics(brokers: Brokers, topics: Sequence[Topic]) -> dict[str, 
             continue
         errors = [result.error_code for result in response.topics]
         if all(error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS) for error in errors):
-            return await _topic_ids(brokers, [topic.name for topic in topics])
-        check_retriable("CreateTopics", *(e for e in errors if e != ErrorCode.INVALID_REPLICATION_FACTOR))
+            ids = await _topic_ids(brokers, [topic.name for topic in topics])
+            if ids is not None:
+                return ids
+        known = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_REPLICATION_FACTOR)
+        check_retriable("CreateTopics", *(error for error in errors if error not in known))
         brokers.turn()
         await asyncio.sleep(RETRY_S)
 
 
-async def _topic_ids(brokers: Brokers, names: Sequence[str]) -> dict[str, bytes]:
+async def _topic_ids(brokers: Brokers, names: Sequence[str]) -> dict[str, bytes] | None:
+    """None if one is not there for long: a deletion that was asked for earlier, and arrived later, has hit it."""
     request = MetadataRequest([MetadataRequestTopic(name=name) for name in names])
-    while True:
+    for _ in range(LOOKS):
         try:
             response = await brokers.request(request, 12)
         except OSError:
@@ -64,6 +69,7 @@ async def _topic_ids(brokers: Brokers, names: Sequence[str]) -> dict[str, bytes]
         if all(topic.error_code == ErrorCode.NONE for topic in response.topics):
             return {topic.name: topic.topic_id for topic in response.topics}
         await asyncio.sleep(RETRY_S)
+    return None
 
 
 async def list_offset(brokers: Brokers, partition: TopicPartition, timestamp: int) -> int:

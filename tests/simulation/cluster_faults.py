@@ -74,12 +74,17 @@ def draw_plan(
         topic = rng.choice(moved_topics)
         return [Move(topic.name, tuple(rng.sample(brokers, topic.replicas)))]
 
+    def delay(rng: random.Random) -> list[fault_plan.Fault]:
+        """What clients have sent to one machine arrives when they have long asked again, on new connections."""
+        return [Disturb("stall", round(rng.random(), 4), 5 + some(rng, 40), is_wide=True, of_clients=True)]
+
     kinds: fault_plan.Kinds = [
         (4, lambda rng: crash(False, 0.6)),
         (3, lambda rng: crash(True, 0.5)),
         (2, lambda rng: [Stop(rng.choice(brokers), some(rng, 20))]),
         (4, cut_machines),
         (2, lambda rng: cut([(rng.choice(brokers), CLIENTS)])),
+        (3, delay),
         (2, lambda rng: [CutOffStore(rng.choice((CONTROLLER, CONTROLLER, *brokers)), some(rng, 30))]),
         (3, lambda rng: [fault_plan.draw_disturbance(rng) for _ in range(rng.randint(1, 5))]),
         (1, lambda rng: [SlowDisk(rng.choice(brokers), some(rng, 30), rng.choice((20, 200)))]),

@@ -11,7 +11,7 @@ from barnabas.core.errors import ErrorCode
 from barnabas.records.reader import read_records
 from barnabas.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.checker.history import History, Polled, Record, TopicPartition
-from tests.simulation.admin import EARLIEST, list_offset
+from tests.simulation.admin import EARLIEST, LATEST, list_offset
 from tests.simulation.brokers import RETRY_S, Brokers, check_retriable
 from tests.simulation.client import Client
 
@@ -132,11 +132,14 @@ Log = tuple[int, tuple[Record, ...]]
 
 
 async def read_to_end(brokers: Brokers, partition: TopicPartition, topic_ids: dict[str, bytes]) -> Log:
-    """The whole log of a partition, up to the high watermark that the last answer tells."""
-    log_start_offset = await list_offset(brokers, partition, EARLIEST)
+    """The whole log of a partition, up to the end that its leader tells.
+
+    Not to the high watermark of a fetch: that of somebody who has just begun to lead may lag behind (KIP-207).
+    """
+    log_start_offset = position = await list_offset(brokers, partition, EARLIEST)
+    end_offset = await list_offset(brokers, partition, LATEST)
     found: list[Record] = []
-    while True:
-        position = found[-1][0] + 1 if found else log_start_offset
+    while position < end_offset:
         try:
             leader = await brokers.leader(partition)
             response = await leader.request(fetch_request({partition: position}, topic_ids, 1_000_000, 0), 12)
@@ -149,11 +152,13 @@ async def read_to_end(brokers: Brokers, partition: TopicPartition, topic_ids: di
         if data.error_code != ErrorCode.NONE:
             check_retriable("Fetch", data.error_code)
             brokers.forget(partition)
+        records = _records(data, position) if data.error_code == ErrorCode.NONE else []
+        if records:
+            found += records
+            position = found[-1][0] + 1
+        else:
             await asyncio.sleep(RETRY_S)
-            continue
-        found += _records(data, position)
-        if (found[-1][0] + 1 if found else log_start_offset) >= data.high_watermark:
-            return log_start_offset, tuple(found)
+    return log_start_offset, tuple(found)
 
 
 def fetch_request(

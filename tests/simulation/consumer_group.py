@@ -3,14 +3,14 @@
 Members come, leave, fall silent, freeze and come back; the broker is killed and started again; connections are reset
 and lost. Every member goes on in each of its partitions where the group has committed, and commits the next number. Two
 members may believe for a while that a partition is theirs, but the group must take the numbers of one of them only:
-none is skipped and none is taken back. In the end, without faults, every partition has one owner.
+none is lost, taken back or taken twice. In the end, without faults, every partition has one owner.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass, field
+from collections import Counter
 
 from barnabas.client.errors import CommitFailed
 from barnabas.client.group.member import GroupMember
@@ -19,13 +19,27 @@ from barnabas.client.group.values import OffsetAndMetadata, Subscription
 from barnabas.client.metadata import TopicPartition
 from barnabas.coordination.memory import MemoryMetadata
 from barnabas.core.errors import KafkaError
+from tests.checker import history as events
+from tests.checker.checker import anomalies
+from tests.checker.expectations import Expectations
+from tests.checker.history import (
+    NO_OFFSET,
+    UNTOLD,
+    Assigned,
+    CommitsAsked,
+    CommitsTold,
+    Committed,
+    Committing,
+    Fault,
+    Revoked,
+)
 from tests.simulation import fault_plan
 from tests.simulation.admin import Topic, create_topics
 from tests.simulation.brokers import Brokers
 from tests.simulation.fault_plan import Crash, Disturb, Freeze, Join, Part, Plan, Silence, chosen, some
 from tests.simulation.machine import Machine
 from tests.simulation.own_producers import own_client
-from tests.simulation.own_readers import GROUP_SETTINGS, PROTOCOLS
+from tests.simulation.own_readers import GROUP_SETTINGS, PROTOCOLS, plain, told
 from tests.simulation.simulated_process import Process
 from tests.simulation.world import Verdict, World
 
@@ -39,26 +53,22 @@ SETTINGS = {
 }
 TOPIC = Topic("work", 4)
 PARTITIONS = [TopicPartition(TOPIC.name, number) for number in range(TOPIC.partitions)]
-
-
-@dataclass
-class Ledger:
-    """The highest number per partition that somebody has tried to commit, and that was certainly committed."""
-
-    tried: dict[TopicPartition, int] = field(default_factory=dict)
-    certain: dict[TopicPartition, int] = field(default_factory=dict)
+GROUP = "group"
+EXPECTED = Expectations(counting_groups={GROUP}, lag_s=1.0)  # nothing is stalled here
 
 
 class Worker:
     """One member, and its caller."""
 
-    def __init__(self, world: World, name: str, address: str, options: GroupOptions, ledger: Ledger) -> None:
+    def __init__(self, world: World, name: str, address: str, options: GroupOptions) -> None:
         self.name = name
+        self.taken: Counter[TopicPartition] = Counter()
+        """How many of its numbers the group has taken."""
         self.owned: dict[TopicPartition, int | None] = {}
         """The number that was committed last; None while that is to be asked for."""
         self._world = world
         self._rng = world.stream(name)
-        self._ledger = ledger
+        self._record = world.history.record
         self.pause = 0.0
         self._client = own_client(world, name, address)
         self._member = GroupMember(self._client, options, Subscription(frozenset([TOPIC.name])))
@@ -71,8 +81,9 @@ class Worker:
         self._task = self._process.start(self._work())
 
     def freeze(self, seconds: float) -> None:
+        self._record(Fault("suspended", self.name))
         self._process.stop()
-        self._world.loop.call_later(seconds, self._process.go_on)
+        self._world.loop.call_later(seconds, self._go_on)
 
     def check(self) -> None:
         assert self._task is not None
@@ -81,7 +92,7 @@ class Worker:
 
     async def stop(self, leave: bool) -> None:
         self.check()
-        self._process.go_on()
+        self._go_on()
         assert self._task is not None
         self._task.cancel()
         await asyncio.wait([self._task])
@@ -89,15 +100,22 @@ class Worker:
         await self._member.close(leave)
         await self._client.close()
 
+    def _go_on(self) -> None:
+        if self._process.stopped:
+            self._record(Fault("goes on", self.name))
+            self._process.go_on()
+
     async def _work(self) -> None:
         while True:
             self._member.polled()
             self._member.raise_problem()
             while (change := self._member.take_change()) is not None:
-                self._world.history.trace(self.name, str(change))
-                for partition in (*change.revoked, *change.lost):
+                gone = (*change.revoked, *change.lost)
+                for partition in gone:
                     self.owned.pop(partition)
+                self._record(Revoked(self.name, tuple(map(plain, gone))))
                 await asyncio.sleep(self._rng.random() * 3)
+                self._record(Assigned(self.name, tuple((plain(each), UNTOLD) for each in change.assigned), GROUP))
                 self.owned.update(dict.fromkeys(change.assigned))
                 self._member.done(change)
             for partition in list(self.owned):
@@ -106,25 +124,34 @@ class Worker:
             await asyncio.sleep(pause or self._rng.random() * 3)
 
     async def _count(self, partition: TopicPartition) -> None:
-        certain = self._ledger.certain.get(partition, 0)  # whatever is answered from here on comes after that
         number = self.owned[partition]
         try:
             if number is None:
-                found = (await self._member.committed([partition]))[partition]
-                number = self.owned[partition] = found.offset if found else 0
-                tried = self._ledger.tried.get(partition, 0)
-                assert certain <= number <= tried, f"{partition} is at {number}, it was at {certain}, {tried} was tried"
-                return
-            self._ledger.tried[partition] = max(number + 1, self._ledger.tried.get(partition, 0))
-            await self._member.commit({partition: OffsetAndMetadata(number + 1)})
+                self.owned[partition] = await self._committed(partition)
+            else:
+                await self._commit(partition, number + 1)
         except KafkaError as error:
             if not error.retriable and not isinstance(error, CommitFailed):
                 raise
             self.owned[partition] = None
-        else:
-            assert number >= certain, f"{self.name} went back from {certain} to {number + 1} in {partition}"
-            self._ledger.certain[partition] = max(number + 1, self._ledger.certain.get(partition, 0))
-            self.owned[partition] = number + 1
+
+    async def _committed(self, partition: TopicPartition) -> int:
+        self._record(CommitsAsked(self.name, GROUP, (plain(partition),)))
+        found = (await self._member.committed([partition]))[partition]
+        self._record(CommitsTold(self.name, GROUP, ((plain(partition), found.offset if found else NO_OFFSET),)))
+        return found.offset if found else 0
+
+    async def _commit(self, partition: TopicPartition, number: int) -> None:
+        offsets = {partition: OffsetAndMetadata(number)}
+        self._record(Committing(self.name, GROUP, told(offsets)))
+        try:
+            await self._member.commit(offsets)
+        except (KafkaError, asyncio.CancelledError):
+            self._record(events.CommitFailed(self.name, GROUP, told(offsets), definite=False))
+            raise
+        self._record(Committed(self.name, GROUP, told(offsets)))
+        self.taken[partition] += 1
+        self.owned[partition] = number
 
 
 def plan_of(seed: int) -> Plan:
@@ -148,9 +175,8 @@ class Run:
         self._machine = Machine(world, MemoryMetadata(), BROKER_ID, ["/disk-1/data"], SETTINGS)
         protocol = PROTOCOLS[world.seed % len(PROTOCOLS)]
         self._options = GroupOptions(
-            group_id="group", max_poll_interval_ms=20_000, default_api_timeout_ms=15_000, **protocol
+            group_id=GROUP, max_poll_interval_ms=20_000, default_api_timeout_ms=15_000, **protocol
         )
-        self._ledger = Ledger()
         self._started = 0
         self.workers: list[Worker] = []
 
@@ -172,8 +198,8 @@ class Run:
     async def _join(self) -> None:
         self._started += 1
         host, port = self._machine.address
-        worker = Worker(self._world, f"w{self._started}", f"{host}:{port}", self._options, self._ledger)
-        self._world.history.trace("join", worker.name)
+        worker = Worker(self._world, f"w{self._started}", f"{host}:{port}", self._options)
+        self._world.history.record(Fault("join", worker.name))
         await worker.start()
         self.workers.append(worker)
 
@@ -183,17 +209,16 @@ class Run:
                 await self._join()
             case Part() if len(self.workers) > 1:
                 worker = self.workers.pop(chosen(fault.where, len(self.workers)))
-                self._world.history.trace("part", worker.name)
+                self._world.history.record(Fault("part", worker.name, "leaves" if fault.leaves else "says nothing"))
                 await worker.stop(fault.leaves)
             case Part():
                 pass  # somebody must be there in the end
             case Silence():
                 worker = self.workers[chosen(fault.where, len(self.workers))]
-                self._world.history.trace("silence", worker.name)
+                self._world.history.record(Fault("silence", worker.name, f"{fault.seconds} s"))
                 worker.pause = fault.seconds
             case Freeze():
                 worker = self.workers[chosen(fault.where, len(self.workers))]
-                self._world.history.trace("freeze", worker.name)
                 worker.freeze(fault.seconds)
             case Disturb():
                 self._world.disturb(fault)
@@ -207,16 +232,20 @@ class Run:
 
     async def _settle(self) -> None:
         """Every partition has one owner, and every owner counts."""
-        before = dict(self._ledger.certain)
+        before = self._taken()
         for _ in range(600):
             await asyncio.sleep(1)
             for worker in self.workers:
                 worker.check()
             owned = sorted(partition for worker in self.workers for partition in worker.owned)
-            if owned == PARTITIONS and all(self._ledger.certain.get(p, 0) > before.get(p, 0) + 3 for p in PARTITIONS):
+            counted = self._taken() - before
+            if owned == PARTITIONS and all(counted[partition] > 3 for partition in PARTITIONS):
                 return
         owners = {worker.name: sorted(worker.owned) for worker in self.workers}
-        raise AssertionError(f"the group does not settle: {owners}, {before} {self._ledger.certain}")
+        raise AssertionError(f"the group does not settle: {owners}, {counted}")
+
+    def _taken(self) -> Counter[TopicPartition]:
+        return sum((worker.taken for worker in self.workers), Counter())
 
 
 def run(seed: int, plan: Plan | None = None) -> Verdict:
@@ -224,4 +253,5 @@ def run(seed: int, plan: Plan | None = None) -> Verdict:
     world = World(seed, MAX_STEPS)
     planned = plan_of(seed) if plan is None else plan
     problems = world.run(Run(world, planned).main())
+    problems += map(str, anomalies(world.history.events, EXPECTED))
     return Verdict(planned, world.history, world.loop.time(), problems)

@@ -66,13 +66,14 @@ class CutOffStore:
 class Disturb:
     """A connection is reset, stalled, or lost without a word: that at this place, from 0 to 1, among all.
 
-    With `is_wide`, so are all others between its two machines; new ones pass.
+    With `is_wide`, so are all others between its two machines; new ones pass. With `of_clients` it is one of theirs.
     """
 
     how: str
     where: float
     seconds: float = 0.0
     is_wide: bool = False
+    of_clients: bool = False
 
 
 @dataclass(frozen=True, slots=True)

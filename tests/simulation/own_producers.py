@@ -24,6 +24,7 @@ from tests.checker.history import (
 from tests.simulation.world import World
 
 ANSWER_MS = 15_000
+REQUEST_MS = (4_000, ANSWER_MS)  # by chance
 PATIENT_MS, HASTY_MS = 3_000_000, 12_000  # for a delivery
 TRANSACTION_MS = 45_000
 LIFE = 0
@@ -38,7 +39,7 @@ def own_client(world: World, name: str, bootstrap: str) -> Client:
         random=world.stream(f"{name}/client"),
         client_id=name,
         connect_timeout_ms=ANSWER_MS,
-        request_timeout_ms=ANSWER_MS,
+        request_timeout_ms=world.stream(f"{name}/patience").choice(REQUEST_MS),
         retry_timeout_ms=ANSWER_MS,
         group_thread=False,
     )

@@ -149,63 +149,66 @@ BUGS = {
         ONE, 1, (LOST, "inconsistent offsets"), instead(SimulatedFile, "sync", lambda _: None)
     ),
     "an-acknowledgement-before-the-sync": PlantedBug(
-        ONE, 11, (LOST, "inconsistent offsets"), instead(Partition, "is_acknowledged", lambda *_: True)
+        ONE, 4, (LOST, "inconsistent offsets"), instead(Partition, "is_acknowledged", lambda *_: True)
     ),
     "a-retry-taken-for-new": PlantedBug(
         ONE, 1, (TWICE, "non-monotonic send"), instead(ProducerStates, "check_batch", lambda *_: None)
     ),
     "a-watermark-that-waits-for-nobody": PlantedBug(
-        THREE, 0, (LOST,), instead(InSync, "least_end", lambda _, end: end)
+        THREE, 2, (LOST,), instead(InSync, "least_end", lambda _, end: end)
     ),
     "a-follower-that-keeps-all-it-has": PlantedBug(
-        THREE, None, (DIVERGED,), instead(Partition, "divergence", lambda *_: None)
+        THREE, 2, (DIVERGED,), instead(Partition, "divergence", lambda *_: None)
     ),
     "a-power-cut-that-passes-for-a-crash": PlantedBug(THREE, 2, (LOST,), instead(brokers, "broker_goes", _trust)),
     "a-follower-truncating-to-the-watermark": PlantedBug(
-        THREE, 193, (LOST, DIVERGED, "inconsistent offsets"), instead(ReplicaFetcher, "add", _truncate_to_watermark)
+        THREE, 5, (LOST, DIVERGED, "inconsistent offsets"), instead(ReplicaFetcher, "add", _truncate_to_watermark)
     ),
     "an-isr-shrunk-without-the-controller": PlantedBug(
         THREE,
-        0,
+        13,
         (LOST, "inconsistent offsets"),
         instead(InSync, "maximal", property(lambda self: self.proposal.isr if self.proposal else self.committed)),
     ),
     "an-ack-before-the-watermark-moved": PlantedBug(
-        THREE, 0, (LOST, "inconsistent offsets"), instead(Partition, "is_acknowledged", lambda *_: True)
+        THREE, 2, (LOST, "inconsistent offsets"), instead(Partition, "is_acknowledged", lambda *_: True)
     ),
     "a-leader-epoch-reused": PlantedBug(
-        THREE, 0, (LOST, DIVERGED, "inconsistent offsets", "not healed"), _epochs_reused
+        THREE, 2, (LOST, DIVERGED, "inconsistent offsets", "not healed"), _epochs_reused
     ),
     "producer-state-lost-in-a-fail-over": PlantedBug(
         THREE,
-        1,
+        2,
         (TWICE, "non-monotonic send", "forgotten sequence"),
         instead(Partition, "_begin_to_lead", _forget_producers),
     ),
     "a-stale-controllers-append": PlantedBug(
-        THREE, 164, ("wrote in epoch",), instead(MemoryMetadata, "append", _take_from_all)
+        THREE, 32, ("wrote in epoch",), instead(MemoryMetadata, "append", _take_from_all)
     ),
     "an-old-transactions-end": PlantedBug(
         THREE,
-        None,
+        36,
         ("aborted read", "precommitted read", LOST, "two outcomes", "double processing"),
         instead(Transaction, "is_end_decided_now", _end_whatever_is_open),
     ),
-    "a-fenced-members-commit": PlantedBug(GROUP, 18, ("went back", "it was at"), _commits_from_anybody),
+    "a-fenced-members-commit": PlantedBug(GROUP, 18, ("backward commit", "lost commit"), _commits_from_anybody),
     "a-commit-without-an-identity": PlantedBug(
-        GROUP, 0, ("does not settle", "CommitFailed"), instead(Commits, "_send", _commit_anonymously)
+        GROUP, 1, ("does not settle", "CommitFailed"), instead(Commits, "_send", _commit_anonymously)
     ),
     "an-epoch-that-begins-too-early": PlantedBug(
-        THREE, None, ("backward commit", "non-monotonic poll"), instead(LeaderEpochs, "witness", lambda *_: None)
+        THREE,
+        1,
+        ("backward commit", "non-monotonic poll", "replica damaged"),
+        instead(LeaderEpochs, "witness", lambda *_: None),
     ),
     "a-place-with-the-epoch-of-its-chunk": PlantedBug(
         THREE,
-        None,
+        16,
         ("double processing", "non-monotonic poll", "backward commit"),
         instead(Chunk, "epoch_at", _epoch_of_its_beginning),
     ),
     "a-wait-for-nothing": PlantedBug(
-        THREE, None, ("Set of Tasks/Futures is empty",), instead(Sender, "discard", _wait_for_nothing)
+        THREE, 25, ("Set of Tasks/Futures is empty",), instead(Sender, "discard", _wait_for_nothing)
     ),
     "a-future-that-nobody-waits-for": PlantedBug(
         THREE, None, ("never looked at", "exception was never retrieved"), instead(Channel, "_call", _wait_for_ever)

@@ -1,7 +1,8 @@
 """A producer that goes on through every fault, and writes down what it sends and is told.
 
 It sends the same values again, in the same order, until they are acknowledged. With idempotence up to five batches are
-under way at once; without, one, and a repeated one may be there twice.
+under way at once; without, one, and a repeated one may be there twice. The first under a producer id goes alone: a
+leader that knows nothing of the id takes any sequence number, also one that has overtaken a refused first.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ class Producer:
         self._producer_epoch = NO_PRODUCER_EPOCH
         self._next_sequence = 0 if idempotent else NO_SEQUENCE
         self._counting_since_life = 0
+        self._is_known = False
         self._unacknowledged: deque[_Batch] = deque()
 
     async def run(self, should_stop: Callable[[], bool]) -> None:
@@ -97,6 +99,7 @@ class Producer:
         self._counting_since_life = self._brokers.life_of(self._partition)
         self._history.record(ProducerIdGiven(self.name, self._producer_id, self._producer_epoch))
         self._next_sequence = 0
+        self._is_known = False
         renumbered = [_Batch(values, self._take_sequence(len(values))) for values, _ in self._unacknowledged]
         self._unacknowledged = deque(renumbered)
 
@@ -124,7 +127,9 @@ class Producer:
         life = self._brokers.life_of(self._partition)
         try:
             connection = await leader.connect()
-            answers = [connection.request(self._request(batch), self._version) for batch in self._unacknowledged]
+            leaving = MAX_IN_FLIGHT if self._is_known or not self.idempotent else 1
+            batches = list(self._unacknowledged)[:leaving]
+            answers = [connection.request(self._request(batch), self._version) for batch in batches]
             for answer in answers:
                 self._take_answer(await asyncio.wait_for(answer, REQUEST_TIMEOUT_S), life)
         except _Refused as refused:
@@ -158,5 +163,6 @@ class Producer:
         result = response.responses[0].partition_responses[0]
         if result.error_code != ErrorCode.NONE:
             raise _Refused(ErrorCode(result.error_code))
+        self._is_known = True
         values = self._unacknowledged.popleft().values
         self._history.record(Acknowledged(self.name, life, self._partition, result.base_offset, values))

@@ -3,7 +3,8 @@
 Two states are kept of everything: what the processes of the machine see (the page cache), and what the device holds.
 When a process is killed, what it wrote stays. When the power goes, `power_cut` leaves what was synced and, of the rest,
 what a careless device might have: of a file's new bytes a part, cut anywhere, with a hole of zeros in it or garbage
-after it; of a directory's changes the first few. Renames stay within their directory, as those of a log do.
+after it; of a directory's changes the first few. A full disk takes the beginning of a write; as the real one does, it
+takes that back, if it can. Renames stay within their directory, as those of a log do.
 """
 
 from __future__ import annotations
@@ -143,12 +144,22 @@ class SimulatedFile:
             self._disk.watch("append", self.path)
         except ProcessKilled:
             # The kernel copies page by page, and looks between two of them whether the process was killed.
-            boundaries = range(0, memoryview(data).nbytes + position % PAGE_BYTES, PAGE_BYTES)
-            written = max(0, self._disk.rng.choice(boundaries or [0]) - position % PAGE_BYTES)
-            content.data += memoryview(data).cast("B")[:written]
+            content.data += self._beginning(data, position, PAGE_BYTES)
+            raise
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                content.data += self._beginning(data, position, SECTOR_BYTES)  # a block may be as small as that
+                if self._disk.rng.random() < 0.5:  # else that has failed, too
+                    self.truncate(position)
             raise
         content.data += data
         return position
+
+    def _beginning(self, data: Buffer, position: int, unit_bytes: int) -> memoryview:
+        """What was written before one of the boundaries that there are in every file."""
+        boundaries = range(0, memoryview(data).nbytes + position % unit_bytes, unit_bytes)
+        written = max(0, self._disk.rng.choice(boundaries or [0]) - position % unit_bytes)
+        return memoryview(data).cast("B")[:written]
 
     def read(self, position: int, size: int) -> bytes:
         return bytes(self._opened().data[position : position + size])

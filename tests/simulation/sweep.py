@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+import traceback
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -40,9 +41,13 @@ def command(scenario: str, seed: int, bug: str = "", option: str = "--replay") -
 
 
 def judge(case: Case, bug: str = "") -> Judgement:
+    """Whatever the run or its checker raises is a problem of this seed, and no reason to end a sweep."""
     scenario, seed = case
-    with planted(bug):
-        verdict = SCENARIOS[scenario](seed, None)
+    try:
+        with planted(bug):
+            verdict = SCENARIOS[scenario](seed, None)
+    except Exception:
+        return Judgement(scenario, seed, 0.0, "", [traceback.format_exc()])
     return Judgement(scenario, seed, verdict.seconds, verdict.history.digest, verdict.problems)
 
 

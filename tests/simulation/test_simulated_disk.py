@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.core.seams import Disk, File
-from tests.simulation.simulated_disk import PAGE_BYTES, SimulatedDisk
+from tests.simulation.simulated_disk import PAGE_BYTES, SECTOR_BYTES, SimulatedDisk
 from tests.simulation.simulated_process import Process, ProcessKilled
 from tests.simulation.virtual_loop import VirtualLoop
 
@@ -197,15 +197,32 @@ def test_an_operation_can_be_made_to_fail_without_effect() -> None:
     file = synced_file(disk)
 
     def fail(operation: str, path: str) -> None:
-        raise OSError(errno.ENOSPC, f"no space for {operation}", path)
+        raise OSError(errno.EIO, f"no {operation}", path)
 
     disk.watcher = fail
     for change in (lambda: file.append(NEW), lambda: disk.open("/data/new", create=True), file.sync):
-        with pytest.raises(OSError, match="no space"):
+        with pytest.raises(OSError, match="no "):
             change()
     disk.watcher = None
     assert file.size() == len(OLD)
     assert not disk.exists("/data/new")
+
+
+def test_a_full_disk_may_take_the_beginning_of_a_write() -> None:
+    sizes = set()
+    for seed in range(100):
+        disk = a_disk(seed)
+        file = synced_file(disk, data=b"x" * 100)
+
+        def fail(operation: str, path: str) -> None:
+            if operation == "append":
+                raise OSError(errno.ENOSPC, f"no space for {operation}", path)
+
+        disk.watcher = fail
+        with pytest.raises(OSError, match="no space"):
+            file.append(b"y" * (3 * SECTOR_BYTES))
+        sizes.add(file.size())
+    assert sizes == {100, SECTOR_BYTES, 2 * SECTOR_BYTES, 3 * SECTOR_BYTES}
 
 
 def test_cold_ranges_are_drawn_from_the_seed() -> None:

@@ -58,6 +58,7 @@ class World:
         self.network = SimulatedNetwork(self.loop, random.Random(seed), self._watch)
         self.server = Process(self.loop, "server", "machine")
         self.accepted: list[Socket] = []
+        self._echoes: list[asyncio.Task[None]] = []  # a loop's own hold on its tasks is weak
         self.server.call(self.network.listen, HOST, PORT, self._accept)
 
     def _watch(self, event: str, name: str, size: int) -> None:
@@ -65,7 +66,7 @@ class World:
 
     def _accept(self, socket: Socket, peer: str) -> None:
         self.accepted.append(socket)
-        asyncio.ensure_future(echo(self.network, socket))  # noqa: RUF006
+        self._echoes.append(asyncio.ensure_future(echo(self.network, socket)))
 
     def run(self, scenario: Callable[[World], Awaitable[None]]) -> None:
         self.loop.run_until_complete(scenario(self))

@@ -39,6 +39,7 @@ MAX_STEPS = 1_000_000
 BROKER_IDS = (1, 2, 3)
 HEALING_LIMIT_S = 400.0
 LOOK_S = 1.0
+PROMPT_S = 1.0  # where nothing is wrong an answer takes some hundredths
 OWN_CLIENTS = 0.8  # in so many of the careful seeds
 
 SETTINGS = {
@@ -225,7 +226,9 @@ class Run:
                 if quiet and machine.broker_id in registration.replicas:
                     log = broker.replicas.get(*partition).log
                     leader = self._machines[registration.leader].broker
-                    if leader is None or leader.replicas.get(*partition).log.log_end_offset != log.log_end_offset:
+                    if leader is None or leader.metadata.image.index != image.index:
+                        return f"the leader of {partition} has not heard of everything"
+                    if leader.replicas.get(*partition).log.log_end_offset != log.log_end_offset:
                         return f"{partition} of {machine.host} ends at {log.log_end_offset}"
                     if leader is broker and log.high_watermark < log.log_end_offset:  # it has only begun to lead
                         return f"{partition} of {machine.host} is committed up to {log.high_watermark}"
@@ -269,6 +272,7 @@ def run(seed: int, plan: Plan | None = None) -> Verdict:
         idempotent_producers=idempotent,
         safe_topics=SAFE_TOPICS if simulation.is_careful else (),
         hasty_producers={producer.name for producer in simulation.producers if producer.acks == 1},
+        prompt_s=PROMPT_S,
     )
     problems += map(str, anomalies(world.history.events, expected))
     return Verdict(planned, world.history, world.loop.time(), problems)

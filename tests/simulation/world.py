@@ -54,9 +54,10 @@ class World:
     def disturb(self, fault: Disturb) -> None:
         """Reset, stall or lose one of the connections that are open, or all between the two machines."""
         ends = self.network.connections()
-        if not ends:
+        among = [end for end in ends if not (fault.of_clients and end.host)]
+        if not among:
             return
-        end = ends[chosen(fault.where, len(ends))]
+        end = among[chosen(fault.where, len(among))]
         ways = (end.host, end.peer.host)
         for each in [each for each in ends if (each.host, each.peer.host) == ways] if fault.is_wide else [end]:
             self.history.record(Fault(fault.how, each.name))
@@ -77,7 +78,7 @@ class World:
             with _without_collector():
                 self.loop.run_until_complete(asyncio.wait_for(main, TIME_LIMIT_S))
                 self.loop.close()
-        except Exception as error:  # whatever it is, it belongs to the seed's verdict
+        except (Exception, asyncio.CancelledError) as error:  # whatever it is, it belongs to the seed's verdict
             problems.append("".join(traceback.format_exception(error)))
             with suppress(SimulationError), warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that nobody will await
