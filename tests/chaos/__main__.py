@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from random import SystemRandom
 
-from tests.chaos import figures, namespaces
+from tests.chaos import clocks, figures, namespaces
 from tests.chaos.network import Network
 from tests.chaos.rounds import Round, Verdict, plan_text, run
 
@@ -38,18 +38,25 @@ def main(arguments: list[str]) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     print(f"seed {options.seed}: {_command(options)}", flush=True)
+    if clocks.library() is None:
+        print("libfaketime is not installed: no clock will be set, and the plan is another one", flush=True)
     began = time.monotonic()
     network = Network()
     directory = Path(tempfile.mkdtemp(prefix="barnabas-chaos-"))
     verdicts: list[Verdict] = []
+    """Of all but the last it is known what the checker has found: it is at work during the next round."""
     try:
         while not verdicts or (options.round is None and _goes_on(options, verdicts, began)):
             number = options.round if options.round is not None else len(verdicts)
             verdicts.append(_play(options, number, began, network, directory / f"round-{number}"))
-            if verdicts[-1].problems and not options.go_on:
+            for judged in verdicts[-2:-1]:
+                _conclude(options, judged)
+            if any(verdict.problems for verdict in verdicts[-2:]) and not options.go_on:
                 break
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
+    for judged in verdicts[-1:]:
+        _conclude(options, judged)
     figures.show(verdicts)
     if not options.unrecorded:
         chosen = {"seed": options.seed, "command": _command(options)}
@@ -79,14 +86,17 @@ def _play(options: argparse.Namespace, number: int, began: float, network: Netwo
     def show(line: str) -> None:
         print(f"  {time.monotonic() - began:6.1f} s  {line}", flush=True)
 
-    verdict = run(chosen, seconds, network, place, show)
-    for problem in verdict.problems[:_SHOWN_PROBLEMS]:
-        print(problem)
-    if verdict.problems:
-        print(f"{len(verdict.problems)} problems in round {number}; again: {_command(options)} --round {number}")
+    return run(chosen, seconds, network, place, show)
+
+
+def _conclude(options: argparse.Namespace, verdict: Verdict) -> None:
+    verdict.close()
+    number, found = verdict.round.number, verdict.problems
+    print(f"round {number}: {len(found)} problems", *found[:_SHOWN_PROBLEMS], sep="\n", flush=True)
+    if found:
+        print(f"again: {_command(options)} --round {number}", flush=True)
     elif not options.keep:
-        shutil.rmtree(place, ignore_errors=True)
-    return verdict
+        shutil.rmtree(verdict.directory, ignore_errors=True)
 
 
 def _round(options: argparse.Namespace, number: int) -> Round:

@@ -12,7 +12,7 @@ from tests.chaos.network import Network, entering
 from tests.cluster.three_brokers import Cluster
 from tests.peers import BarnabasServer
 
-PORT = 9092
+FIRST_PORT = 9092
 START_WITHIN_S = 90.0
 STOP_WITHIN_S = 60.0
 DISK_BYTES = 1 << 30
@@ -45,10 +45,17 @@ def node_of(number: int) -> str:
 
 
 class Brokers(Cluster):
-    """`numbers` are the brokers that are always there; others come and go."""
+    """`numbers` are the brokers that are always there; others come and go.
 
-    def __init__(self, directory: Path, network: Network, numbers: tuple[int, ...], store: Mapping[str, str]) -> None:
+    Each round has a port of its own: clients of an earlier one that hang, and cannot be ended, would find the brokers
+    of this one at their old addresses, and join its groups.
+    """
+
+    def __init__(
+        self, directory: Path, network: Network, numbers: tuple[int, ...], store: Mapping[str, str], round_number: int
+    ) -> None:
         super().__init__(directory, {**SETTINGS, **store})
+        self._port = FIRST_PORT + round_number
         self.numbers = numbers
         self.clocks: dict[int, Clock] = {}
         self._network = network
@@ -61,10 +68,21 @@ class Brokers(Cluster):
             settings,
             arguments=("--host", self._network.add(node)),
             environment=clock.environment(),
-            port=PORT,
+            port=self._port,
             timeout=START_WITHIN_S,
             wrapper=entering(node),
         )
+
+    def kill(self, *numbers: int) -> None:
+        for number in numbers:
+            self.check_alive(self.brokers[number])
+        super().kill(*numbers)
+
+    @staticmethod
+    def check_alive(broker: BarnabasServer) -> None:
+        """Before it is killed: what ends by itself is not mended in silence by the next start."""
+        if (code := broker.process.poll()) is not None:
+            raise AssertionError(f"{broker} has ended by itself, with {code}\n{broker.tail()}")
 
     @staticmethod
     def end(broker: BarnabasServer) -> None:
@@ -74,14 +92,14 @@ class Brokers(Cluster):
             raise AssertionError(f"{broker} ended with {code} when it was asked to stop\n{broker.tail()}")
 
     def address(self, number: int) -> str:
-        return f"{self._network.add(node_of(number))}:{PORT}"
+        return f"{self._network.add(node_of(number))}:{self._port}"
 
     @property
     def bootstrap(self) -> str:
         return ",".join(map(self.address, self.numbers))
 
     def close(self) -> None:
-        self.kill(*self.brokers)
+        super().kill(*self.brokers)
         super().close()
 
 

@@ -12,6 +12,7 @@ from tests.chaos.brokers import Brokers
 from tests.chaos.journal import Journal
 from tests.chaos.load import PARTITIONS
 from tests.chaos.workload import COPYING, GROUPS, members, read_topics
+from tests.chaos.world import REPLICAS
 from tests.checker.history import (
     NO_OFFSET,
     Assigned,
@@ -24,6 +25,8 @@ from tests.checker.history import (
     TopicPartition,
 )
 from tests.cluster.whole_logs import READ_WITHIN_S, read_to_end
+
+_COMPLAINT_CHARACTERS = 1000
 
 
 def partitions_of(*topics: str) -> list[TopicPartition]:
@@ -80,14 +83,27 @@ def ask_commits(journal: Journal, bootstrap: str) -> None:
 
 
 def compare_replicas(journal: Journal, brokers: Brokers, topics: tuple[str, ...]) -> list[str]:
-    """Write down what stopped brokers have on their disks; the batches that do not have their right checksum."""
-    damaged = []
-    for number in brokers.numbers:
-        for partition in partitions_of(*topics):
-            place = brokers.data_dir(number) / str(partition)
-            if place.is_dir():
-                batches, problem = damage.batches(sorted(place.glob("*.log")))
-                journal.record(FinalReplica(partition, number, tuple(batches)))
-                if problem:
-                    damaged.append(f"damaged replica: {partition} on broker {number}: {problem}")
-    return damaged
+    """Write down what stopped brokers have on their disks; replicas that are not there, and wrong checksums."""
+    problems = []
+    for partition in partitions_of(*topics):
+        places = {number: brokers.data_dir(number) / str(partition) for number in brokers.numbers}
+        held = {number: place for number, place in places.items() if place.is_dir()}
+        if len(held) < REPLICAS:
+            problems.append(f"missing replica: {partition} is on brokers {', '.join(map(str, held))} only")
+        for number, place in held.items():
+            batches, problem = damage.batches(sorted(place.glob("*.log")))
+            journal.record(FinalReplica(partition, number, tuple(batches)))
+            if problem:
+                problems.append(f"damaged replica: {partition} on broker {number}: {problem}")
+    return problems
+
+
+def read_complaints(brokers: Brokers) -> list[str]:
+    """What failed in a broker for a reason of its own stands in its log with a stack."""
+    logs = sorted(brokers.directory.glob("broker-*.log"))
+    return [
+        f"{log.name}: {line[:_COMPLAINT_CHARACTERS]}"
+        for log in logs
+        for line in log.read_text().splitlines()
+        if " trace=" in line or "Traceback" in line
+    ]

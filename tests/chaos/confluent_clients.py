@@ -1,15 +1,20 @@
 """librdkafka's clients under faults: producers, readers of their own, and members of groups of both protocols.
 
-A client that can do nothing more is replaced by another one under the next name.
+A client that can do nothing more is replaced by another one under the next name. What producers say of their epochs
+and sequences is kept in a file, on the clock of the history.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -37,6 +42,10 @@ MOST_UNACKNOWLEDGED = 5000
 TRANSACTION_TIMEOUT_MS = 15_000
 CALL_S = 5.0
 """How long a call waits before it is made again."""
+HUNG_S = 20.0
+"""After this time a call that has no time-out counts as one that never returns."""
+QUIET_S = 60.0
+"""After this time without a record, all in all or of one of its partitions, a consumer is not waited for."""
 _SILENT = logging.getLogger("tests.chaos.librdkafka")
 _SILENT.disabled = True  # what it calls fatal is what its application is told
 _COMMON = {
@@ -44,10 +53,29 @@ _COMMON = {
     "error_cb": lambda _: None,
     "socket.timeout.ms": 5000,
     "reconnect.backoff.max.ms": 1000,
+    # By default it forgets all brokers where none can be reached, and its threads may wait for each other for ever
+    # (librdkafka 2.16.0, since its change 5600).
+    "metadata.recovery.strategy": "none",
 }
 
 
 # producers
+
+
+class _OnClockOfHistory(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{time.monotonic():10.6f} {record.getMessage()}"
+
+
+def notes(path: Path) -> logging.Logger:
+    """For what librdkafka has to say."""
+    logger = logging.getLogger(str(path))
+    handler = logging.FileHandler(path)
+    handler.setFormatter(_OnClockOfHistory())
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    return logger
 
 
 class Deliveries:
@@ -76,19 +104,21 @@ class Deliveries:
         return len(landed)
 
 
-def idempotent(journal: Journal, load: Load, bootstrap: str, role: str) -> None:
+def idempotent(journal: Journal, load: Load, bootstrap: str, role: str, logger: logging.Logger) -> None:
     for life in itertools.count(1):
         if not journal.writing.is_set():
             return
-        _write(journal, load, bootstrap, role, f"{role}.{life}")
+        _write(journal, load, bootstrap, role, f"{role}.{life}", logger)
 
 
-def _write(journal: Journal, load: Load, bootstrap: str, role: str, name: str) -> None:
+def _write(journal: Journal, load: Load, bootstrap: str, role: str, name: str, logger: logging.Logger) -> None:
     """Until it is over, or nothing more can be sent."""
     fatal: list[KafkaError] = []
     producer = Producer(
         {
             **_COMMON,
+            "logger": logger,
+            "debug": "eos",
             "bootstrap.servers": bootstrap,
             "enable.idempotence": True,
             "acks": "all",
@@ -179,17 +209,25 @@ def _transact(
                 journal.moved(role)
             transaction = ""
             time.sleep(load.rest_s)
-    except KafkaException as error:
-        journal.setbacks[f"librdkafka, fatal: {error.args[0].name()}"] += 1
+    except (KafkaException, SystemError) as raised:
+        journal.setbacks[f"librdkafka, fatal: {_cause(raised).args[0].name()}"] += 1
         if transaction:
             outcome = Outcome.UNKNOWN if is_committing else Outcome.ABORTED
             journal.record(TransactionEnded(name, transaction, outcome))
         time.sleep(0.2)
     finally:
-        with suppress(KafkaException):  # what cannot go on says so once more
+        with suppress(KafkaException, SystemError):  # what cannot go on says so once more
             producer.purge()
             producer.flush(1)
         deliveries.write_down()
+
+
+def _cause(raised: KafkaException | SystemError) -> KafkaException:
+    """An error that a call raises while it tells of another is wrapped by confluent-kafka's binding, by mistake."""
+    cause = raised.__cause__ if isinstance(raised, SystemError) else raised
+    if not isinstance(cause, KafkaException):
+        raise raised
+    return cause
 
 
 def _repeated(journal: Journal, call: Callable[[], Any]) -> None:
@@ -208,17 +246,36 @@ def _repeated(journal: Journal, call: Callable[[], Any]) -> None:
 
 def reader(journal: Journal, load: Load, bootstrap: str, role: str) -> None:
     """All partitions, by hand, from the beginning."""
+    for life in itertools.count(1):
+        if not journal.reading.is_set():
+            return
+        try:
+            _read_by_hand(journal, load, bootstrap, f"{role}.{life}", role)
+        except Hung:
+            journal.setbacks["librdkafka, reader: hangs"] += 1
+
+
+def _read_by_hand(journal: Journal, load: Load, bootstrap: str, name: str, role: str) -> None:
+    """From where the one before it was on; another one takes over from who gets nothing for long."""
     consumer = Consumer(
         {**_consumer(bootstrap), "group.id": "unused", "auto.offset.reset": "error", "enable.auto.commit": False}
     )
-    journal.record(Assigned(role, tuple((partition, 0) for partition in load.partitions)))
-    consumer.assign([Position(*partition, 0) for partition in load.partitions])
+    read = journal.read_up_to[role]
+    begins = tuple((partition, read.get(partition, -1) + 1) for partition in load.partitions)
+    journal.record(Assigned(name, begins))
+    consumer.assign([Position(*partition, offset) for partition, offset in begins])
+    served_at = time.monotonic()
     try:
-        while journal.reading.is_set():
-            journal.poll(role, role, _polled(journal, role, consumer))
+        while journal.reading.is_set() and time.monotonic() - served_at < QUIET_S:
+            polled = _polled(journal, name, consumer)
+            journal.poll(name, role, polled)
+            if polled:
+                served_at = time.monotonic()
             time.sleep(load.rest_s)
     finally:
-        consumer.close()
+        _bounded(consumer.close)
+    if journal.reading.is_set():
+        journal.setbacks["librdkafka, reader: gets nothing"] += 1
 
 
 def member(journal: Journal, load: Load, bootstrap: str, role: str, group: str, protocol: dict[str, Any]) -> None:
@@ -230,15 +287,22 @@ def member(journal: Journal, load: Load, bootstrap: str, role: str, group: str, 
         except KafkaException as error:
             journal.setbacks[f"librdkafka, member: {error.args[0].name()}"] += 1
             time.sleep(0.2)
+        except Hung:
+            journal.setbacks["librdkafka, member: hangs"] += 1
 
 
 def _belong(journal: Journal, load: Load, bootstrap: str, name: str, group: str, protocol: dict[str, Any]) -> None:
+    """Until it is over. Who gets nothing from a partition leaves: an answer that its coordinator has moved makes
+    librdkafka forget to ask where to begin (its issue 5586)."""
     passed: dict[TopicPartition, int] = {}
     """How far the partitions are read that this member has."""
+    served_at: dict[TopicPartition, float] = {}
+    """When each of them last brought something."""
 
     def assigned(_: Consumer, partitions: list[Position]) -> None:
         got = tuple((_partition(each), UNTOLD) for each in partitions)
         passed.update(got)
+        served_at.update(dict.fromkeys(passed.keys() - served_at, time.monotonic()))
         if got:
             journal.record(Assigned(name, got, group))
 
@@ -246,6 +310,7 @@ def _belong(journal: Journal, load: Load, bootstrap: str, name: str, group: str,
         lost = tuple(map(_partition, partitions))
         for partition in lost:
             passed.pop(partition, None)
+            served_at.pop(partition, None)
         if lost:
             journal.record(Revoked(name, lost))
 
@@ -264,12 +329,17 @@ def _belong(journal: Journal, load: Load, bootstrap: str, name: str, group: str,
             polled = _polled(journal, name, consumer)
             journal.poll(name, group, polled)
             passed.update((partition, offset + 1) for partition, offset, _ in polled if partition in passed)
+            now = time.monotonic()
+            served_at.update((partition, now) for partition, _, _ in polled if partition in passed)
+            if min(served_at.values(), default=now) < now - QUIET_S:
+                journal.setbacks["librdkafka, member: gets nothing"] += 1
+                return
             time.sleep(load.rest_s)
             if time.monotonic() - committed_at > load.commit_every_s:
                 _commit(journal, name, group, consumer, passed)
                 committed_at = time.monotonic()
     finally:
-        consumer.close()
+        _bounded(consumer.close)
 
 
 def _commit(journal: Journal, name: str, group: str, consumer: Consumer, passed: dict[TopicPartition, int]) -> None:
@@ -280,11 +350,40 @@ def _commit(journal: Journal, name: str, group: str, consumer: Consumer, passed:
         return
     journal.record(Committing(name, group, offsets))
     try:
-        consumer.commit(offsets=[Position(*each, offset) for each, offset in offsets], asynchronous=False)
+        positions = [Position(*each, offset) for each, offset in offsets]
+        _bounded(partial(consumer.commit, offsets=positions, asynchronous=False))
         journal.record(Committed(name, group, offsets))
     except KafkaException as error:
         journal.setbacks[f"librdkafka, commit: {error.args[0].name()}"] += 1
         journal.record(CommitFailed(name, group, offsets, definite=False))
+    except Hung:
+        journal.record(CommitFailed(name, group, offsets, definite=False))
+        raise
+
+
+class Hung(Exception):
+    """A client does not come back from a call, and is left behind as it is."""
+
+
+def _bounded(call: Callable[[], object]) -> None:
+    """librdkafka may lock up while all brokers are away: a synchronous commit never returns then (confluent-kafka's
+    issue 1801), nor does `close`."""
+    outcome: SimpleQueue[Exception | None] = SimpleQueue()
+
+    def work() -> None:
+        try:
+            call()
+            outcome.put(None)
+        except Exception as error:
+            outcome.put(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        error = outcome.get(timeout=HUNG_S)
+    except Empty:
+        raise Hung from None
+    if error is not None:
+        raise error
 
 
 def _consumer(bootstrap: str) -> dict[str, Any]:

@@ -54,10 +54,13 @@ def crashing(world: World, planned: Planned) -> Iterator[str]:
 def _crash_again(world: World, number: int, is_over: threading.Event, random: Random) -> None:
     while True:
         broker = world.brokers.start(number)
+        world.note("start", number)
         if is_over.wait(random.uniform(0, 2)) or world.brokers.brokers.pop(number, None) is None:
             return  # it is left alone from now on, or left to another fault
+        world.brokers.check_alive(broker)
         broker.kill()
         world.count("kills", 1)
+        world.note("crash again", number)
 
 
 @contextmanager
@@ -107,7 +110,7 @@ def _network(ways: Callable[[World, str], set[Way]]) -> Carrying:
 
 
 def _brokers(world: World) -> list[str]:
-    return [node_of(number) for number in world.brokers.numbers]
+    return [node_of(number) for number in sorted({*world.brokers.numbers, *world.running})]
 
 
 def _store(world: World) -> list[str]:
@@ -131,13 +134,23 @@ def _incoming(world: World, node: str) -> set[Way]:
     return {(other, node) for other in _brokers(world) if other != node}
 
 
+def _outgoing_to_all(world: World, node: str) -> set[Way]:
+    """It hears everybody, and nobody hears it."""
+    return {way for way in _from_all(world, node) if way[0] == node}
+
+
+def _incoming_from_all(world: World, node: str) -> set[Way]:
+    return {way for way in _from_all(world, node) if way[1] == node}
+
+
 def _from_store(world: World, node: str) -> set[Way]:
     return both([node], _store(world))
 
 
 @contextmanager
 def ring_cut(world: World, planned: Planned) -> Iterator[str]:
-    nodes = Random(planned.choice).sample(_brokers(world), len(world.brokers.numbers))
+    brokers = _brokers(world)
+    nodes = Random(planned.choice).sample(brokers, len(brokers))
     world.count("cuts", 1)
     with world.network.cut(ring(nodes)):
         yield " ".join(nodes)
@@ -264,6 +277,8 @@ FAULTS: dict[str, Carrying] = {
     "cut off from brokers": _network(_from_brokers),
     "cut outgoing": _network(_outgoing),
     "cut incoming": _network(_incoming),
+    "cut all outgoing": _network(_outgoing_to_all),
+    "cut all incoming": _network(_incoming_from_all),
     "ring": ring_cut,
     "cut off from zookeeper": _network(_from_store),
     "cut off zookeeper's leader": zookeeper_leader_cut_off,

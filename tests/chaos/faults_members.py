@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from random import Random
 
 from barnabas.client.admin.reassignments import Reassignments
@@ -36,6 +36,7 @@ def added_and_removed(world: World, _: Planned) -> Iterator[str]:
 
 def _join(world: World, number: int) -> None:
     world.brokers.start(number)
+    world.note("start", number)
     _succeed(world, "reassign", "--yes")
 
 
@@ -76,8 +77,12 @@ def replicas_moved(world: World, planned: Planned) -> Iterator[str]:
         for topic in world.topics
         for partition in range(PARTITIONS)
     }
-    with suppress(KafkaError, TimeoutError):  # the controller is busy, or a broker is not there
+    try:
         asyncio.run(_move(world.brokers.bootstrap, wanted))
+    except (KafkaError, TimeoutError) as error:  # the controller is away, or a move is under way
+        world.journal.setbacks[f"move of replicas: {type(error).__name__}"] += 1
+        yield f"asked for {len(wanted)} partitions: {error!r}"
+        return
     world.count("partitions moved", len(wanted))
     yield f"{len(wanted)} partitions"
 

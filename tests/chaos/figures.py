@@ -20,7 +20,7 @@ _FIRST = ("seconds", "kills", "acknowledged records", "committed transactions")
 
 
 def show(verdicts: Sequence[Verdict]) -> None:
-    table = Table("", *(str(verdict.shape) for verdict in verdicts), "all", title="chaos")
+    table = Table("", *(str(verdict.round.shape) for verdict in verdicts), "all", title="chaos")
     whole = total([verdict.figures for verdict in verdicts])
     for name in [*_FIRST, *sorted(set(whole) - set(_FIRST))]:
         table.add_row(name, *(f"{verdict.figures[name]:,}" for verdict in verdicts), f"{whole[name]:,}")
@@ -43,7 +43,7 @@ def write_down(options: Mapping[str, Any], verdicts: Sequence[Verdict]) -> Path:
         "anomalies": sum(len(verdict.problems) for verdict in verdicts),
         "rounds": [
             {
-                "shape": str(verdict.shape),
+                "shape": str(verdict.round.shape),
                 "figures": verdict.figures,
                 "faults": verdict.faults,
                 "setbacks": verdict.setbacks,

@@ -312,9 +312,9 @@ async def _copy(
     polled: list[Landed],
 ) -> bool:
     copies: dict[TopicPartition, list[bytes]] = {}
-    for partition, _, value in polled:
+    for number, (partition, _, value) in enumerate(polled):  # what comes twice is copied twice, and the checker tells
         place = TopicPartition(COPY, partition.partition)
-        copies.setdefault(place, []).append(b"%s %s" % (transaction.encode(), value))
+        copies.setdefault(place, []).append(b"%s.%d %s" % (transaction.encode(), number, value))
     sends = [(partition, tuple(values)) for partition, values in copies.items()]
     return await _transact(journal, load, producer, name, transaction, sends, True, consumer)
 

@@ -40,6 +40,8 @@ KINDS = (
     Kind("cut off from brokers", ("leader", "controller"), 1, 30),
     Kind("cut outgoing", ("leader", "follower", "controller"), 1, 30),
     Kind("cut incoming", ("leader", "follower", "controller"), 1, 30),
+    Kind("cut all outgoing", ("leader", "controller", "coordinator"), 1, 30),
+    Kind("cut all incoming", ("leader", "controller", "coordinator"), 1, 30),
     Kind("ring", ("all",), 1, 30),
     Kind("cut off from zookeeper", ("leader", "controller", "all"), 1, 30, "zookeeper"),
     Kind("cut off zookeeper's leader", ("zookeeper",), 1, 20, "zookeeper"),

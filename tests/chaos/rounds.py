@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import faulthandler
+import multiprocessing
+import pickle
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
+from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -30,13 +33,20 @@ from tests.chaos.workload import Workload
 from tests.chaos.world import REPLICAS, World
 from tests.checker.checker import anomalies
 from tests.checker.expectations import Expectations
-from tests.checker.history import Sent
+from tests.checker.history import Event, Sent
 from tests.cluster.three_brokers import living_brokers
 from tests.peers import eventually
 
 STARTED_WITHIN_S = 150.0
+PROMPT_S = 1.0
+"""Who waits longer for an answer may have asked again."""
 TOPICS = (*Load.topics, COPY)
 Show = Callable[[str], None]
+_NOT_YET = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 
 
 class Shape(NamedTuple):
@@ -75,11 +85,51 @@ class Round:
 
 @dataclass
 class Verdict:
-    shape: Shape
+    round: Round
+    directory: Path
+    """What the processes left."""
     figures: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     setbacks: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
+    judging: Judging | None = None
+
+    def close(self) -> None:
+        """Wait for what the checker has found."""
+        if self.judging is not None:
+            self.problems += self.judging.problems()
+            self.judging = None
+
+
+class Judging:
+    """The checker at work in a process of its own: the next round need not wait for it."""
+
+    def __init__(self, journal: Journal, directory: Path, is_bad: bool) -> None:
+        context = multiprocessing.get_context("fork")  # a history is too long to be handed over
+        self._pipe, sending = context.Pipe(duplex=False)
+        self._process = context.Process(target=_judge, args=(journal, directory, is_bad, sending), daemon=True)
+        self._process.start()
+        sending.close()
+
+    def problems(self) -> list[str]:
+        try:
+            found: list[str] = self._pipe.recv()
+        except EOFError:
+            found = ["the checker ended without a verdict"]
+        self._process.join()
+        return found
+
+
+def _judge(journal: Journal, directory: Path, is_bad: bool, found: Connection) -> None:
+    """What the checker finds in a history; that of a bad round is kept, to be read and to be judged again."""
+    try:
+        problems = [str(anomaly) for anomaly in judge(journal.history.events)]
+    except Exception:
+        problems = [f"the checker cannot judge this history:\n{traceback.format_exc()}"]
+    if problems or is_bad:
+        (directory / "history.txt").write_text(str(journal.history))
+        (directory / "history.pickle").write_bytes(pickle.dumps(journal.history.events))
+    found.send(problems)
 
 
 def plan_text(chosen: Round, count: int) -> str:
@@ -91,8 +141,8 @@ def plan_text(chosen: Round, count: int) -> str:
 
 
 def run(chosen: Round, seconds: float, network: Network, directory: Path, show: Show) -> Verdict:
-    """All problems are in the verdict; the directory holds what the processes left."""
-    verdict = Verdict(chosen.shape)
+    """All problems are in the verdict once it is closed."""
+    verdict = Verdict(chosen, directory)
     journal = Journal()
     began = time.monotonic()
     with ExitStack() as stack:
@@ -101,19 +151,18 @@ def run(chosen: Round, seconds: float, network: Network, directory: Path, show: 
             show("the brokers run")
             _live(chosen, world, seconds, verdict, show)
             verdict.problems += closing.compare_replicas(journal, world.brokers, TOPICS)
+            verdict.problems += closing.read_complaints(world.brokers)
         except Exception as error:
             verdict.problems.append(f"{type(error).__name__}: {error}")
             with (directory / "threads.txt").open("w") as threads:
                 traceback.print_exception(error, file=threads)
                 faulthandler.dump_traceback(threads)
     verdict.problems += journal.failures
-    verdict.problems += map(str, judge(journal))
+    verdict.judging = Judging(journal, directory, bool(verdict.problems))
     verdict.setbacks = journal.setbacks
     verdict.figures["acknowledged records"] = journal.acknowledged
     verdict.figures["committed transactions"] = journal.committed_transactions
     verdict.figures["seconds"] = int(time.monotonic() - began)
-    if verdict.problems:
-        (directory / "history.txt").write_text(str(journal.history))
     return verdict
 
 
@@ -121,7 +170,7 @@ def _live(chosen: Round, world: World, seconds: float, verdict: Verdict, show: S
     """From the first record to the last, and until all brokers have stopped in order."""
     journal, brokers = world.journal, world.brokers
     load = Load(f"{chosen.seed} {chosen.number}", chosen.rate)
-    workload = Workload(journal, load, brokers.bootstrap)
+    workload = Workload(journal, load, brokers.bootstrap, verdict.directory)
     workload.start()
     try:
         journal.until_all_move(STARTED_WITHIN_S)
@@ -142,10 +191,10 @@ def _live(chosen: Round, world: World, seconds: float, verdict: Verdict, show: S
     show("all brokers have stopped")
 
 
-def judge(journal: Journal) -> list[object]:
-    events = journal.history.events
+def judge(events: Sequence[tuple[float, Event]]) -> list[object]:
     idempotent = {event.producer for _, event in events if isinstance(event, Sent) and not event.transaction}
-    return [*anomalies(events, Expectations(safe_topics=TOPICS, idempotent_producers=idempotent))]
+    expected = Expectations(idempotent_producers=idempotent, prompt_s=PROMPT_S)
+    return [*anomalies(events, expected)]
 
 
 def _start(chosen: Round, network: Network, directory: Path, journal: Journal, stack: ExitStack) -> World:
@@ -156,7 +205,7 @@ def _start(chosen: Round, network: Network, directory: Path, journal: Journal, s
         stack.callback(ensemble.close)
         store["zookeeper.connect"] = ensemble.connect
     numbers = tuple(range(1, chosen.shape.brokers + 1))
-    brokers = Brokers(directory, network, numbers, store)
+    brokers = Brokers(directory, network, numbers, store, chosen.number)
     small = chosen.random("disk").choice(numbers)
     disk = SmallDisk(brokers.data_dir(small))
     stack.callback(disk.remove)
@@ -173,15 +222,26 @@ def _start(chosen: Round, network: Network, directory: Path, journal: Journal, s
 
 
 def _make_coordinators(brokers: Brokers) -> None:
-    """Their topics get as many replicas as there are brokers alive when somebody first asks for a coordinator."""
+    """Before the load begins: its clients need not find out how long that takes."""
     address = brokers.address(brokers.numbers[0])
     eventually(lambda: living_brokers(address), set(brokers.numbers), STARTED_WITHIN_S)
     asking = Consumer({"bootstrap.servers": brokers.bootstrap, "group.id": "nobody", "log_level": 0})
-    asking.committed([Position(COPY, 0)], timeout=STARTED_WITHIN_S)
+    eventually(lambda: _knows_coordinator(asking), True, STARTED_WITHIN_S)
     asking.close()
     Producer({"bootstrap.servers": brokers.bootstrap, "transactional.id": "nobody", "log_level": 0}).init_transactions(
         STARTED_WITHIN_S
     )
+
+
+def _knows_coordinator(asking: Consumer) -> bool:
+    """A leader that has not heard of its leadership yet is none, and librdkafka passes that on to its caller."""
+    try:
+        asking.committed([Position(COPY, 0)], timeout=STARTED_WITHIN_S)
+    except KafkaException as error:
+        if error.args[0].code() not in _NOT_YET:
+            raise
+        return False
+    return True
 
 
 def _suffer(chosen: Round, world: World, until: float, verdict: Verdict, show: Show) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import traceback
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 
 from tests.chaos import confluent_clients, own_clients
 from tests.chaos.journal import Journal
@@ -35,10 +37,13 @@ COPYING = "copying"
 
 
 class Workload:
-    def __init__(self, journal: Journal, load: Load, bootstrap: str) -> None:
+    def __init__(self, journal: Journal, load: Load, bootstrap: str, directory: Path) -> None:
+        """`directory` is for what clients write down besides the journal."""
         common = (journal, load, bootstrap)
         theirs: dict[str, Callable[[], None]] = {
-            "ann": partial(confluent_clients.idempotent, *common, "ann"),
+            "ann": partial(
+                confluent_clients.idempotent, *common, "ann", confluent_clients.notes(directory / "ann.log")
+            ),
             "tim": partial(confluent_clients.transactional, *common, "tim"),
             "rita": partial(confluent_clients.reader, *common, "rita"),
         }
@@ -92,7 +97,7 @@ class Workload:
         try:
             work()
         except Exception as error:
-            self._journal.fail(f"{name}: {error!r}")
+            self._journal.fail(f"{name}: {''.join(traceback.format_exception(error))}")
         finally:
             self._is_over(name)
 

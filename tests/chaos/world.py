@@ -109,6 +109,7 @@ class World:
             if after is not None:
                 after.result(RECOVERED_WITHIN_S)
             self.brokers.start(number)
+            self.note("start", number)
 
         return self.later(work)
 
@@ -134,9 +135,7 @@ class World:
         for number in self.brokers.numbers:
             if number not in self.brokers.brokers:
                 return f"broker {number} does not run"
-            broker = self.brokers.brokers[number]
-            if broker.process.poll() is not None:
-                raise AssertionError(f"{broker} has ended by itself\n{broker.tail()}")
+            self.brokers.check_alive(self.brokers.brokers[number])
             try:
                 for topic in (*self.topics, *COORDINATORS):
                     for told in partitions(self.brokers.address(number), topic):
