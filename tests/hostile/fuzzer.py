@@ -1,36 +1,53 @@
 """Mutated requests of every API and version that has a table, from one seed.
 
 A request begins as a valid message, made from its table with values that mean something to the broker (topics that
-exist, partitions, timestamps) or that sit on a boundary. Then, mostly, something is done to it: to the values of its
-batch header, with the CRC put right again so that the checks behind it are reached, or to the bytes of the whole
-request: header, lengths, counts, varints, tags.
+exist, partitions, timestamps) or that sit on a boundary. Then, mostly, something is done to it: to the record batches
+in it; on purpose to one of its lengths, counts, varints or tagged fields, which its table tells where to find; to the
+length of its frame; or to bytes anywhere.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from itertools import islice
+from itertools import cycle, islice
 from typing import Any, NamedTuple
 
 from barnabas.broker.handlers import BETWEEN_BROKERS, SERVED
 from barnabas.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.wire.registry import API_KEYS, api
 from barnabas.wire.schema import Field, Kind, boolean, float64, records, string, table_of, uuid
+from tests.hostile.batches import good_batches, maybe_mutated
 from tests.hostile.bearable import Bearable
-from tests.hostile.damage import damage, good_batches, maybe_damaged
+from tests.hostile.damage import damage
+from tests.hostile.mutations import FRAME_LENGTH, mutated, wrong_frame_length
 from tests.hostile.values import BOUNDARIES, CONFIG_NAMES, DOOMED, FIELDS, SIZES, TEXTS
 from tests.hostile.wire import encode_request
 
 NULLABLE_SHARE = 0.15
-DAMAGED_SHARE = 0.5
+MUTATED_SHARE = 0.3
+MISFRAMED_SHARE = 0.01
+DAMAGED_SHARE = 0.25
+ANYWHERE = "bytes anywhere"
 _UNSERVED_ROUNDS = 20  # an API or version that is not served ends its connection: one round in so many has them
+
+
+class Mutation(NamedTuple):
+    kind: str
+    field: str = ""
 
 
 class Sent(NamedTuple):
     key: int
     version: int
     frame: bytes
+    announced: int
+    """The length that the frame is sent with: its own, unless it is misframed."""
+    mutations: tuple[Mutation, ...] = ()
+
+    @property
+    def is_misframed(self) -> bool:
+        return self.announced != len(self.frame)
 
 
 Route = tuple[int, int]
@@ -61,23 +78,42 @@ class Fuzzer:
         self._topic_ids = [*topic_ids, bytes(16), bytes(range(16))]
         self._batches = list(good_batches(self._rng))
         self._is_bearable = Bearable()
+        self._mutations: list[Mutation] = []  # of the request that is being made
 
-    def requests(self, count: int) -> Iterator[Sent]:
-        """`count` requests, every API and version that is served as often as any other."""
-        for number, (key, version) in enumerate(islice(_rounds(served_routes(), unserved_routes()), count)):
-            while not self._is_bearable(request := self._maybe_damaged(self._valid(key, version, number))):
+    def requests(self, count: int, routes: list[Route] | None = None) -> Iterator[Sent]:
+        """`count` requests, every API and version that is served, or those given, as often as any other."""
+        rounds = cycle(routes) if routes else _rounds(served_routes(), unserved_routes())
+        for number, (key, version) in enumerate(islice(rounds, count)):
+            while (sent := self._request(key, version, number)) is None:
                 pass
-            yield Sent(key, version, request)
+            yield sent
 
-    def _maybe_damaged(self, request: bytes) -> bytes:
+    def _request(self, key: int, version: int, number: int) -> Sent | None:
+        """A request, unless what the broker would take it for is too much to bear."""
+        self._mutations = []
+        request = self._maybe_changed(self._valid(key, version, number))
+        announced = len(request)
+        if self._rng.random() < MISFRAMED_SHARE:
+            announced = wrong_frame_length(self._rng, len(request))
+            self._mutations.append(Mutation(FRAME_LENGTH))
+        if not self._is_bearable(request[: max(announced, 0)]):
+            return None
+        return Sent(key, version, request, announced, tuple(self._mutations))
+
+    def _maybe_changed(self, request: bytes) -> bytes:
         rng = self._rng
-        if rng.random() >= DAMAGED_SHARE:
-            return request
-        changed = bytearray(request)
-        for _ in range(rng.choice((1, 1, 1, 2, 5))):
-            # Mostly behind API key, version and correlation id, or another request would be damaged than the one meant.
-            damage(rng, changed, 0 if rng.random() < 0.05 else 8)
-        return bytes(changed)
+        chance = rng.random()
+        if chance < MUTATED_SHARE:
+            request, kind, field = mutated(rng, request)
+            self._mutations.append(Mutation(kind, field))
+        elif chance < MUTATED_SHARE + DAMAGED_SHARE:
+            changed = bytearray(request)
+            for _ in range(rng.choice((1, 1, 1, 2, 5))):
+                # Mostly behind API key, version and correlation id, or another request would be damaged than is meant.
+                damage(rng, changed, 0 if rng.random() < 0.05 else 8)
+            request = bytes(changed)
+            self._mutations.append(Mutation(ANYWHERE))
+        return request
 
     # valid messages
 
@@ -105,7 +141,7 @@ class Fuzzer:
         if isinstance(kind, type):
             return self._struct(kind, version)
         if kind is records:
-            return maybe_damaged(rng, rng.choice(self._batches))
+            return self._batch(name)
         if kind is uuid:
             return rng.choice(self._topic_ids[-2:] if cls is DeleteTopicState else self._topic_ids)
         if kind is boolean:
@@ -120,6 +156,12 @@ class Fuzzer:
         if known is not None and rng.random() < 0.9:
             return rng.choice(known)
         return _fitting(kind, rng.choice(BOUNDARIES))
+
+    def _batch(self, name: str) -> bytes:
+        batch, kind = maybe_mutated(self._rng, self._rng.choice(self._batches))
+        if kind:
+            self._mutations.append(Mutation(kind, name))
+        return batch
 
     def _texts(self, cls: type[Any], name: str) -> tuple[str, ...]:
         if name == "name" and "Config" in cls.__name__:

@@ -30,7 +30,7 @@ def test_a_frame_longer_than_allowed_ends_the_connection(victim: Victim) -> None
             with victim.connect() as wire:
                 wire.send(struct.pack(">i", length) + b"a beginning")
                 assert wire.is_closed_by_peer()
-    witness.was_served(2.0, rounds=1)
+    witness.was_served(15.0, rounds=1)
     assert victim.metric("barnabas_client_mistakes_total") == before + 3
     assert "socket.request.max.bytes" in victim.server.log.read_text()
 
@@ -70,7 +70,7 @@ def test_random_bytes_and_other_protocols_end_the_connection(victim: Victim) -> 
                 except ConnectionError:
                     continue
                 assert wire.is_closed_by_peer(), bytes_sent[:20].hex()
-    witness.was_served(2.0, rounds=1)
+    witness.was_served(15.0, rounds=1)
 
 
 @pytest.mark.parametrize("sent", [b"", b"\0", struct.pack(">i", 500), struct.pack(">i", 500) + bytes(400)])
