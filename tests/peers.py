@@ -8,8 +8,10 @@ their output in a file beside their data, are waited for with a bound, and are s
 from __future__ import annotations
 
 import base64
+import contextlib
 import gc
 import os
+import random
 import re
 import shutil
 import signal
@@ -23,11 +25,10 @@ import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn, Protocol, Self, TypeVar
+from typing import NoReturn, Protocol, Self
 
 import pytest
 
-T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
 KAFKA_VERSION = "4.3.1"
 KAFKA_JARS = ROOT / ".peers" / f"kafka-{KAFKA_VERSION}"
@@ -38,6 +39,7 @@ KAFKAJS = ROOT / ".peers" / "kafkajs" / "node_modules"
 GO = ROOT / ".peers" / "go"
 DEBIAN_JARS = Path("/usr/share/java")
 HOST = "127.0.0.1"
+_PORTS = range(10_000, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]))
 
 QUICK_JVM = ("-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
 KAFKA_JVM = ("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
@@ -147,10 +149,15 @@ def kafka_tool(main_class: str, *arguments: str, input: str | None = None, timeo
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody listens on, of those that the system gives to no connection by itself.
+
+    Of the others any may be given to a stranger while a killed server's clients still ask there.
+    """
+    for port in random.SystemRandom().sample(_PORTS, 100):  # whatever a test has seeded
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port
+    raise OSError(f"no free port among a hundred of {_PORTS}")
 
 
 def answers_metadata(address: str, timeout: float = 1.0) -> bool:
@@ -298,6 +305,7 @@ class ZooKeeperServer(Server):
         self.address = f"{host}:{port}"
         settings = (
             "tickTime=500",
+            "maxSessionTimeout=60000",  # instead of 20 ticks, which would cut what a test asks for
             "initLimit=20",
             "syncLimit=4",
             f"dataDir={directory}",
@@ -349,9 +357,10 @@ class BarnabasServer(Server):
         stdout = data_dir.with_name(f"{data_dir.name}.stdout")
         stdout.parent.mkdir(parents=True, exist_ok=True)
         stdout.write_bytes(b"")
+        command = barnabas_command("up", "--data-dir", str(data_dir), "--port", str(port or free_port()))
         choices = [part for key, value in (settings or {}).items() for part in ("--set", f"{key}={value}")]
         super().__init__(
-            [*wrapper, *barnabas_command("up", "--data-dir", str(data_dir), "--port", str(port)), *choices, *arguments],
+            [*wrapper, *command, *choices, *arguments],
             stdout,
             data_dir.with_name(f"{data_dir.name}.log"),
             environment,
@@ -429,7 +438,7 @@ class NewTopic(Protocol):
     def __call__(self, partitions: int = 1, config: dict[str, str] | None = None) -> str: ...
 
 
-def eventually(question: Callable[[], T], expected: T, timeout: float = 10) -> None:
+def eventually(question: Callable[[], object], expected: object, timeout: float = 10) -> None:
     """Ask until the answer is the expected one: Kafka's brokers learn of a change a moment after it was answered."""
     deadline = time.monotonic() + timeout
     while (answer := question()) != expected and time.monotonic() < deadline:

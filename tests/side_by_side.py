@@ -1,4 +1,4 @@
-"""All tests in a few processes side by side: one for those that compute, the others for those that mostly wait.
+"""All tests in a few processes side by side: many wait for other programs, and leave the processors to the rest.
 
 Those that are marked `alone` count time: they run when all the others are over. Lines of all appear as they come; what
 each has to say at its end appears in one piece, and the last line of all sums them up in pytest's own form.
@@ -17,10 +17,12 @@ from datetime import timedelta
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-WAITING = (("clients", "storage_oracles"), ("cli", "cluster", "interop", "testing", "zookeeper"))
-"""Directories whose tests wait for other programs, by the process that runs them. One more runs the rest."""
-ELSEWHERE = (TESTS / "spark",)
-"""Tests that want the whole machine: `make test-spark`."""
+SHARES = (
+    ("spark",),
+    ("clients", "storage_oracles", "simulation"),
+    ("cli", "cluster", "interop", "testing", "zookeeper"),
+)
+"""Directories by the process that runs their tests, so that all end at about the same time. One more runs the rest."""
 _RULE = re.compile(r"=+ .+ =+$")
 _COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?)")
 _ORDER = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warning", "error")
@@ -69,16 +71,15 @@ class Part:
 
 def main() -> int:
     began = time.monotonic()
-    waiting = [[str(TESTS / name) for name in names] for names in WAITING]
-    others = [f"--ignore={path}" for path in ELSEWHERE]
-    rest = [str(TESTS), *others, *(f"--ignore={path}" for paths in waiting for path in paths)]
+    shares = [[str(TESTS / name) for name in names] for names in SHARES]
+    rest = [str(TESTS), *(f"--ignore={path}" for paths in shares for path in paths)]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parts: list[Part] = []
     codes: list[int] = []
     try:
-        parts += [Part(["-m", "not alone", *arguments]) for arguments in (*waiting, rest)]
+        parts += [Part(["-m", "not alone", *arguments]) for arguments in (*shares, rest)]
         codes += [part.wait() for part in parts]
-        parts.append(Part(["-m", "alone", str(TESTS), *others]))
+        parts.append(Part(["-m", "alone", str(TESTS)]))
         codes.append(parts[-1].wait())
     finally:
         for part in parts:

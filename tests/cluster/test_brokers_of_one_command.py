@@ -20,7 +20,7 @@ from tests.cluster.three_brokers import NUMBERS, living_brokers
 from tests.peers import BarnabasServer, ZooKeeperServer, answers_metadata, barnabas_command, eventually, free_port
 
 ARGUMENTS = ("--brokers", "3", "-o", "json")
-READY_WITHIN_S = 10.0  # one second where nothing else runs; tests share their cores
+READY_WITHIN_S = 2.0
 READY_WITHIN_CPU_S = 1.5
 
 
@@ -47,7 +47,6 @@ def refused(*arguments: str) -> str:
 def test_three_brokers_start_and_stop_with_one_command(tmp_path: Path, number: signal.Signals) -> None:
     port = free_port()
     with BarnabasServer(tmp_path / "data", arguments=ARGUMENTS, port=port) as server:
-        took = time.monotonic() - server.spawned_at
         ready = ready_line(server)
         processes = [psutil.Process(pid) for pid in (server.pid, *ready["broker_pids"])]
         times = [process.cpu_times() for process in processes]
@@ -58,10 +57,19 @@ def test_three_brokers_start_and_stop_with_one_command(tmp_path: Path, number: s
         server.process.send_signal(number)
         assert server.process.wait(10) == 0
         assert time.monotonic() - started < 3
-    assert took < READY_WITHIN_S
     assert sum(each.user + each.system for each in times) < READY_WITHIN_CPU_S
     assert not any(is_running(pid) for pid in ready["broker_pids"])
     assert all((tmp_path / "data" / f"broker-{n}" / ".kafka_cleanshutdown").exists() for n in NUMBERS)
+
+
+@pytest.mark.alone
+def test_three_brokers_are_ready_within_two_seconds(tmp_path: Path) -> None:
+    """The best of several."""
+    took = []
+    for number in range(3):
+        with BarnabasServer(tmp_path / f"data-{number}", arguments=ARGUMENTS) as server:
+            took.append(time.monotonic() - server.spawned_at)
+    assert min(took) < READY_WITHIN_S, took
 
 
 def barnabas(address: str, *arguments: str, input: str = "") -> str:
@@ -145,13 +153,14 @@ def test_a_broker_that_dies_is_reported_and_the_rest_go_on(tmp_path: Path, resta
         ready = ready_line(server)
         first, second, third = ready["addresses"]
         os.kill(ready["broker_pids"][1], signal.SIGKILL)
-        for address in (first, third):
-            eventually(lambda at=address: living_brokers(at), {1, 3})  # type: ignore[misc]
         eventually(lambda: 'broker has died broker=2 how="was killed by SIGKILL"' in server.log.read_text(), True)
-        if restart:
+        if restart:  # after a second, in which the others need not have noticed
+            eventually(lambda: "broker serves again broker=2" in server.log.read_text(), True, 30)
             eventually(lambda: living_brokers(third), {1, 2, 3})
             eventually(lambda: answers_metadata(second), True)
         else:
+            for address in (first, third):
+                eventually(lambda at=address: living_brokers(at), {1, 3})  # type: ignore[misc]
             assert not answers_metadata(second)
 
 

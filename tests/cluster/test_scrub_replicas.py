@@ -5,6 +5,7 @@ A damaged replica resigns, leaves the in-sync replicas and is fetched anew; the 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -152,6 +153,28 @@ def test_a_follower_that_cannot_use_what_it_is_sent_makes_its_leader_resign(tmp_
         flip_a_bit(segments(cluster, 1, "led")[-1])
         cluster.start(3)
         eventually(lambda: leaders(cluster.some_address, "led"), {0: 2}, PATIENCE_S)
+        check_replicas_are_the_same(cluster, "led")
+        assert read(cluster, "led") == VALUES
+
+
+def test_a_client_that_cannot_use_what_it_is_sent_makes_the_leader_resign(tmp_path: Path) -> None:
+    """It asks again for the same, which is how the leader comes to look at it."""
+    with three_brokers(tmp_path, {**SETTINGS, **NOT_AT_ALL}) as cluster:
+        create(cluster, {"led": (1, 2, 3)})
+        write(cluster, ["led"])
+        flip_a_bit(segments(cluster, 1, "led")[1])
+        found: list[bytes | None] = []
+        errors = 0
+        deadline = time.monotonic() + PATIENCE_S
+        with SyncConsumer(cluster.bootstrap, topics=["led"], auto_offset_reset="earliest") as consumer:
+            while len(found) < len(VALUES) and time.monotonic() < deadline:
+                try:
+                    found += [record.value for record in consumer.poll(1000)]
+                except CorruptRecords:
+                    errors += 1
+        assert found == VALUES
+        assert errors > 0
+        eventually(lambda: leaders(cluster.some_address, "led") == {0: 1}, False, PATIENCE_S)
         check_replicas_are_the_same(cluster, "led")
         assert read(cluster, "led") == VALUES
 

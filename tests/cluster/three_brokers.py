@@ -102,10 +102,13 @@ class Cluster:
 
 @contextmanager
 def three_brokers(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+    """Ready when each of them knows of all."""
     cluster = Cluster(directory, settings)
     try:
         for number in NUMBERS:
             cluster.start(number)
+        for broker in cluster.brokers.values():
+            seconds_until(lambda at=broker.address: living_brokers(at) == set(NUMBERS), 20)
         yield cluster
     finally:
         cluster.close()

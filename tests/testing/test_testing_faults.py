@@ -37,7 +37,7 @@ def three(the_three: Cluster) -> Cluster:
 
 def write(cluster: Cluster, topic: str, value: bytes) -> None:
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": cluster.bootstrap, "acks": "all", "socket.timeout.ms": 2000}
+        {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "socket.timeout.ms": 2000}
     )
     problems: list[object] = []
     producer.produce(topic, value, on_delivery=lambda error, _: problems.append(error))

@@ -37,6 +37,7 @@ def main() -> None:
         enable_auto_commit=False,
         session_timeout_ms=int(settings["session_timeout_ms"]),
         heartbeat_interval_ms=500,
+        request_timeout_ms=10_000,  # it may wait for an answer that it has lost: not for longer than the tests do
         partition_assignment_strategy=[ASSIGNORS[settings["partition_assignment_strategy"]]],
     )
     # One that is elected before it has heard of the topic assigns nothing, for good (kafka-python 3.0.12).

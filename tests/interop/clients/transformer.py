@@ -25,28 +25,24 @@ def main() -> None:
     stop = Stop()
     address, group, source, target, size, progress = sys.argv[1:]
     written = os.open(progress, os.O_APPEND | os.O_WRONLY)
+    common = {
+        "bootstrap.servers": address,
+        # By default it forgets brokers that are down, and then may wait for ever for the coordinator on one of them
+        # (librdkafka's issue 5511).
+        "metadata.recovery.strategy": "none",
+        "reconnect.backoff.max.ms": 500,
+    }
     consumer = Consumer(
         {
-            "bootstrap.servers": address,
+            **common,
             "group.id": group,
             "group.instance.id": "transformer",  # its successor need not wait for its session to end
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "reconnect.backoff.max.ms": 500,
         }
     )
-    producer = Producer(
-        {
-            "bootstrap.servers": address,
-            "transactional.id": group,
-            "linger.ms": 5,
-            # By default it forgets a broker that is down, and then may wait for ever for the coordinator on it
-            # (librdkafka's issue 5511).
-            "metadata.recovery.strategy": "none",
-            "reconnect.backoff.max.ms": 500,
-        }
-    )
+    producer = Producer({**common, "transactional.id": group, "linger.ms": 5})
     repeat(lambda: producer.init_transactions(TIMEOUT))
     consumer.subscribe([source])
     while not stop:

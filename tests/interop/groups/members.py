@@ -104,8 +104,8 @@ class Group:
                 owners = {p: m for p, m in owners.items() if m != event.member}
         return owners
 
-    def settle(self, shares: Mapping[str, int], timeout: float = 30) -> None:
-        """Wait until each of these members owns so many partitions."""
+    def settle(self, shares: Mapping[str, int], timeout: float = 60) -> None:
+        """Wait until each of these members owns so many partitions: longer than a client's own request time-out."""
         self._wait(lambda: Counter(self.owners().values()) == shares, timeout, lambda: f"shares {shares}")
 
     def read_all(self, timeout: float = 30) -> None:

@@ -230,9 +230,9 @@ def test_a_fenced_producer_cannot_produce(address: str, new_topic: NewTopic) -> 
 
 def test_a_transaction_that_takes_too_long_is_aborted(address: str, new_topic: NewTopic) -> None:
     topic = new_topic()
-    producer = transactional(address, transaction_timeout_ms=1000, message_timeout_ms=1000)
+    producer = transactional(address, transaction_timeout_ms=5000, message_timeout_ms=5000)
     produce(producer, topic, "late")
-    eventually(lambda: end_offset(address, topic, IsolationLevel.READ_COMMITTED), 2)
+    eventually(lambda: end_offset(address, topic, IsolationLevel.READ_COMMITTED), 2, timeout=30)
     assert consume(address, topic, 0) == []
 
     with pytest.raises(KafkaException) as raised:
