@@ -11,6 +11,7 @@ from tests.chaos import damage
 from tests.chaos.brokers import Brokers
 from tests.chaos.journal import Journal
 from tests.chaos.load import PARTITIONS
+from tests.chaos.resent import sent_again
 from tests.chaos.workload import COPYING, GROUPS, members, read_topics
 from tests.chaos.world import REPLICAS
 from tests.checker.history import (
@@ -96,6 +97,19 @@ def compare_replicas(journal: Journal, brokers: Brokers, topics: tuple[str, ...]
             if problem:
                 problems.append(f"damaged replica: {partition} on broker {number}: {problem}")
     return problems
+
+
+def note_sent_again(journal: Journal, brokers: Brokers) -> int:
+    """Write down which records are there twice because their producer has sent them twice; how many."""
+    found = 0
+    for event in [event for _, event in journal.history.events if isinstance(event, FinalLog)]:
+        places = (brokers.data_dir(number) / str(event.partition) for number in brokers.numbers)
+        segments = sorted(next(place for place in places if place.is_dir()).glob("*.log"))
+        resent = None if event.read_committed else sent_again(event, segments)
+        if resent is not None:
+            journal.record(resent)
+            found += len(resent.offsets)
+    return found
 
 
 def read_complaints(brokers: Brokers) -> list[str]:

@@ -152,6 +152,7 @@ def run(chosen: Round, seconds: float, network: Network, directory: Path, show: 
             _live(chosen, world, seconds, verdict, show)
             verdict.problems += closing.compare_replicas(journal, world.brokers, TOPICS)
             verdict.problems += closing.read_complaints(world.brokers)
+            verdict.figures["sent again by librdkafka"] += closing.note_sent_again(journal, world.brokers)
         except Exception as error:
             verdict.problems.append(f"{type(error).__name__}: {error}")
             with (directory / "threads.txt").open("w") as threads:

@@ -7,10 +7,13 @@ import sys
 from pathlib import Path
 from random import Random
 
+from barnabas.records.batch import write_base_offset
+from barnabas.records.builder import BatchBuilder
 from tests.chaos import damage, namespaces
 from tests.chaos.journal import Journal
 from tests.chaos.network import both, ring
-from tests.checker.history import UNTOLD, Acknowledged, TopicPartition
+from tests.chaos.resent import sent_again
+from tests.checker.history import UNTOLD, Acknowledged, FinalLog, SentAgain, TopicPartition
 from tests.peers import absent
 
 PLACE = TopicPartition("topic", 0)
@@ -124,3 +127,19 @@ def test_acknowledgements_that_lie_side_by_side_are_one_event() -> None:
         Acknowledged("ann", 0, OTHER, 2, (b"g",)),
     ]
     assert journal.acknowledged == 7
+
+
+def test_copies_of_a_record_count_as_sent_again_where_their_producers_epoch_differs(tmp_path: Path) -> None:
+    segment = tmp_path / "00000000000000000000.log"
+    written = [(b"a", 0), (b"b", 0), (b"a", 1), (b"b", 0), (b"a", 1)]
+    with segment.open("wb") as out:
+        for offset, (value, epoch) in enumerate(written):
+            builder = BatchBuilder(producer_id=7, producer_epoch=epoch, base_sequence=offset)
+            builder.append(None, value)
+            batch = bytearray(builder.build())
+            write_base_offset(batch, 0, offset)
+            out.write(batch)
+    records = tuple((offset, value) for offset, (value, _) in enumerate(written))
+    assert sent_again(FinalLog(PLACE, 0, records), [segment]) == SentAgain(PLACE, (2,))
+    assert sent_again(FinalLog(PLACE, 0, records[:2]), [segment]) is None
+    assert sent_again(FinalLog(PLACE, 0, (records[1], records[3])), [segment]) is None

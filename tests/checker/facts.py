@@ -8,6 +8,7 @@ an unclean election does. What somebody who had asked before is told afterwards 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,6 +29,7 @@ from tests.checker.history import (
     Record,
     Revoked,
     Sent,
+    SentAgain,
     SequenceForgotten,
     TopicPartition,
     TransactionBegun,
@@ -137,6 +139,8 @@ class Facts:
         self.trim_bounds: dict[TopicPartition, int] = {}
         self.disordered: set[tuple[str, TopicPartition]] = set()
         """A leader that knows nothing of a producer takes its sequences as they come, perhaps a later batch first."""
+        self.sent_again: dict[TopicPartition, set[int]] = {}
+        """The offsets of records that their producers have sent anew; no broker could know."""
         self._logs: dict[TopicPartition, list[Log]] = {}
         self._machine_life = 0
         self._lives: dict[TopicPartition, int] = {}
@@ -189,6 +193,18 @@ class Facts:
             return False
         return bool(sent.transaction) or sent.producer in self.expectations.idempotent_producers
 
+    def is_sent_again(self, partition: TopicPartition, offset: int) -> bool:
+        return offset in self.sent_again.get(partition, ())
+
+    @cached_property
+    def sent_again_values(self) -> Counter[bytes]:
+        """How often each was sent anew; to be asked for when all is learnt."""
+        return Counter(
+            self.last_log(partition).sightings[offset].value
+            for partition, offsets in self.sent_again.items()
+            for offset in offsets
+        )
+
     def moment(self, index: int, *values: bytes) -> Moment:
         time, event = self.events[index]
         return Moment(index, time, narrowed(event, values) if values else event)
@@ -223,6 +239,7 @@ class Facts:
             Revoked: self._take_revoked,
             Polled: self._take_polled,
             FinalLog: self._take_final,
+            SentAgain: self._take_sent_again,
             Trimming: self._take_trimming,
             PowerCut: self._take_power_cut,
             UncleanElection: self._take_election,
@@ -299,6 +316,9 @@ class Facts:
         log = self.last_log(event.partition)
         log.finals.append(index)
         self._read(index, "", event, log, None)
+
+    def _take_sent_again(self, _: int, event: SentAgain) -> None:
+        self.sent_again.setdefault(event.partition, set()).update(event.offsets)
 
     def _take_trimming(self, _: int, event: Trimming) -> None:
         self.trim_bounds[event.partition] = max(event.offset, self.trim_bounds.get(event.partition, 0))

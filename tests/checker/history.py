@@ -262,6 +262,15 @@ class FinalLog:
 
 
 @dataclass(frozen=True, slots=True)
+class SentAgain:
+    """By its batches, a log has the records at these offsets from a producer that had sent them under another epoch
+    before; a broker could not know."""
+
+    partition: TopicPartition
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FinalReplica:
     """What a broker has of a partition at the end of the run: its batches, by base offset."""
 
@@ -319,6 +328,7 @@ Event = (
     | Trimmed
     | Recovered
     | FinalLog
+    | SentAgain
     | FinalReplica
     | Fault
     | PowerCut

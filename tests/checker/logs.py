@@ -34,7 +34,9 @@ def duplicates(facts: Facts) -> Iterator[Anomaly]:
         for offset in log.offsets:
             value, index = log.sightings[offset]
             first = places.setdefault(value, offset)
-            if first != offset and facts.is_ordered(facts.sent(value)):
+            if first == offset or facts.is_sent_again(log.partition, offset):
+                continue
+            if facts.is_ordered(facts.sent(value)):
                 what = f"{short(value)} is there twice, at {first} and at {offset}"
                 evidence = facts.evidence((facts.sends[value].at, log.sightings[first].at, index), value)
                 yield Anomaly(Name.DUPLICATE, str(log.partition), what, evidence)

@@ -16,6 +16,7 @@ from tests.checker.history import (
     PowerCut,
     ProducerIdGiven,
     Recovered,
+    SentAgain,
     SequenceForgotten,
     Trimmed,
     Trimming,
@@ -164,6 +165,13 @@ def test_a_producer_that_was_forgotten_after_an_unclean_election_may_have_sent_t
     twice = (sent(PLAIN, A, B), SequenceForgotten("p", 1, PLAIN, 0), final(PLAIN, B, A, B))
     assert not found(UncleanElection(PLAIN, 1), *twice)
     assert found(UncleanElection(SYNCED, 1), *twice)
+
+
+def test_what_a_producer_has_sent_again_itself_may_be_there_as_often() -> None:
+    events = (sent(PLAIN, A, B), final(PLAIN, A, B, A, B))
+    assert found(*events, SentAgain(PLAIN, (2,)))
+    assert found(*events, SentAgain(OTHER, (2, 3)))
+    assert not found(*events, SentAgain(PLAIN, (2, 3)))
 
 
 # order

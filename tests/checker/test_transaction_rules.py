@@ -8,10 +8,11 @@ import pytest
 
 from tests.checker.anomaly import Name
 from tests.checker.expectations import Expectations
-from tests.checker.history import Event, Outcome, TopicPartition, TransactionBegun, TransactionEnding
+from tests.checker.history import Event, Outcome, SentAgain, TopicPartition, TransactionBegun, TransactionEnding
 from tests.checker.samples import (
     OTHER,
     PLAIN,
+    SYNCED,
     A,
     B,
     C,
@@ -20,11 +21,13 @@ from tests.checker.samples import (
     committing,
     ended,
     fetched,
+    final,
     final_records,
     found,
     made_of,
     names,
     polled,
+    sent,
     sent_in,
 )
 
@@ -70,6 +73,15 @@ def test_a_source_may_be_counted_in_each_topic_and_tried_again() -> None:
     there = (acknowledged(PLAIN, 0, A), acknowledged(OTHER, 0, B), acknowledged(PLAIN, 2, C))
     assert not found(*events, *there, ended("s"), ended("t"), ended("u", Outcome.UNKNOWN))
     assert names(*events, *there, ended("s"), ended("t"), ended("u")) == [Name.DOUBLE_PROCESSING]
+
+
+def test_a_source_that_was_sent_twice_may_be_counted_twice() -> None:
+    source = (sent(SYNCED, E), final(SYNCED, E, E), SentAgain(SYNCED, (1,)))
+    twice = (made_of(E, "s", PLAIN, A), made_of(E, "t", PLAIN, B), acknowledged(PLAIN, 0, A, B), ended("s"), ended("t"))
+    thrice = (made_of(E, "u", PLAIN, C), acknowledged(PLAIN, 2, C), ended("u"))
+    assert names(*source[:1], *twice) == [Name.DOUBLE_PROCESSING]
+    assert not found(*source, *twice)
+    assert names(*source, *twice, *thrice) == [Name.DOUBLE_PROCESSING]
 
 
 # cycles

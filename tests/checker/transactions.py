@@ -37,16 +37,18 @@ def precommitted_reads(facts: Facts) -> Iterator[Anomaly]:
 
 
 def double_processing(facts: Facts) -> Iterator[Anomaly]:
-    """Of each source one value is made in a topic, and no two of them are committed."""
-    made: dict[tuple[bytes, str], tuple[bytes, int]] = {}
+    """Of each source, as often as it was sent, one value is made in a topic, and no more of them are committed."""
+    made: dict[tuple[bytes, str], dict[bytes, int]] = {}
     for log in facts.logs():
         for value, index in log.sightings.values() if facts.is_last(log) else ():
             sent = facts.sent(value)
             if not sent.sources or not sent.transaction or not facts.is_visible(value):
                 continue
             source = sent.sources[sent.values.index(value)]
-            first, first_index = made.setdefault((source, log.partition.topic), (value, index))
-            if first != value:
+            values = made.setdefault((source, log.partition.topic), {})
+            values.setdefault(value, index)
+            if len(values) > 1 + facts.sent_again_values[source]:
+                first, first_index = next(iter(values.items()))
                 what = f"both {short(first)} and {short(value)} were made of {short(source)}"
                 evidence = facts.evidence((*facts.origin(first, value), first_index, index), first, value)
                 yield Anomaly(Name.DOUBLE_PROCESSING, log.partition.topic, what, evidence)

@@ -27,6 +27,7 @@ from barnabas.broker.leader_balance import LeaderBalance
 from barnabas.broker.metrics import Metrics, PartitionSample
 from barnabas.broker.peers import Address, Peers
 from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.refused_batches import RefusedBatches
 from barnabas.broker.replication import Replication
 from barnabas.broker.sessions import Sessions
 from barnabas.broker.transactions import transaction_coordinator
@@ -106,6 +107,7 @@ class Broker:
         self._replication = Replication(self, network)
         self.fetch_sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], random)
         self.producer_ids = ProducerIds(self)
+        self.refused_batches = RefusedBatches(clock)
         self.groups = group_coordinator(self, random)
         self.transactions = transaction_coordinator(self)
         self._store = store

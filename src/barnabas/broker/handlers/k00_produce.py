@@ -3,7 +3,8 @@
 acks=1 is answered once the leader has the records (synced, if `flush.messages` says so), acks=-1 once all in-sync
 replicas have them, acks=0 never; an acks=0 request that fails closes the connection, as Kafka does, since there is no
 other way to tell. Every partition has its own outcome. A gap in a producer's sequences is OUT_OF_ORDER_SEQUENCE_NUMBER
-from a leader that the controller has lately heard of; one that may have been followed by another says NOT_LEADER.
+from a leader that the controller has lately heard of; one that may have been followed by another says NOT_LEADER. Where
+the batch in front was refused, and its sender had not heard of it yet, there is no gap: the answer is the same.
 
 - 7: zstd. 8: error messages. 9: tagged fields. 10: leader hints. 12: transactions of version 2. 13: topics by id.
 
@@ -20,6 +21,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from barnabas.broker.dispatch import Later
+from barnabas.broker.refused_batches import PASSING
 from barnabas.broker.verification import Guard, PartitionKey, join_transaction, refused
 from barnabas.cluster.delayed import DelayedProduce
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -67,6 +69,7 @@ def _append(request: ProduceRequest, context: Context, refused: dict[PartitionKe
     """Append what was not refused already, and answer for all."""
     broker = context.broker
     replicas = broker.replicas
+    refused_batches = broker.refused_batches
     acks = request.acks
     now_ms = broker.clock.now_ms()
     responses: list[TopicProduceResponse] = []
@@ -83,10 +86,15 @@ def _append(request: ProduceRequest, context: Context, refused: dict[PartitionKe
                 if refused and (name, index) in refused:
                     partition.check_leader()  # else it may have forgotten what was verified; the new leader asks anew
                     raise KafkaError(refused[name, index], "the transaction's coordinator refused this partition")
-                info = partition.append(_checked(data.records, request, context), now_ms, acks)
+                records = _checked(data.records, request, context)
+                if refused_batches and (earlier := refused_batches.answer_to(name, index, records)):
+                    raise KafkaError(earlier, "an earlier batch of this producer was refused, and is to come first")
+                info = partition.append(records, now_ms, acks)
             except KafkaError as error:
                 failed = True
                 code = error.code
+                if code in PASSING:
+                    refused_batches.note(name, index, data.records, code)
                 if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not broker.heartbeats.is_answered:
                     # Perhaps the next leader has what is missing here; a producer who is told of a gap gives up its
                     # epoch, and has what was under way twice.
