@@ -148,15 +148,28 @@ def _write(journal: Journal, load: Load, bootstrap: str, role: str, name: str, l
 
 
 def transactional(journal: Journal, load: Load, bootstrap: str, role: str) -> None:
+    """Each transaction reads what others have written where it writes itself."""
     numbers = itertools.count(1)
-    for life in itertools.count(1):
-        if not journal.writing.is_set():
-            return
-        _transact(journal, load, bootstrap, role, f"{role}.{life}", numbers)
+    consumer = _by_hand(bootstrap)
+    consumer.assign([Position(*each, offset) for each, offset in journal.begin(role, role, load.ledger)])
+    try:
+        for life in itertools.count(1):
+            if not journal.writing.is_set():
+                return
+            _transact(journal, load, bootstrap, role, f"{role}.{life}", numbers, consumer)
+    finally:
+        with suppress(Hung):
+            _bounded(consumer.close)
 
 
 def _transact(
-    journal: Journal, load: Load, bootstrap: str, role: str, name: str, numbers: itertools.count[int]
+    journal: Journal,
+    load: Load,
+    bootstrap: str,
+    role: str,
+    name: str,
+    numbers: itertools.count[int],
+    consumer: Consumer,
 ) -> None:
     """Until it is over, or the producer can do nothing more."""
     producer = Producer(
@@ -178,6 +191,7 @@ def _transact(
                 return
             transaction, is_committing = f"{role}/{next(numbers)}", False
             journal.record(TransactionBegun(name, transaction))
+            journal.look(role, role, _polled(journal, role, consumer), transaction)
             producer.begin_transaction()
             outcome = Outcome.ABORTED
             try:
@@ -257,13 +271,8 @@ def reader(journal: Journal, load: Load, bootstrap: str, role: str) -> None:
 
 def _read_by_hand(journal: Journal, load: Load, bootstrap: str, name: str, role: str) -> None:
     """From where the one before it was on; another one takes over from who gets nothing for long."""
-    consumer = Consumer(
-        {**_consumer(bootstrap), "group.id": "unused", "auto.offset.reset": "error", "enable.auto.commit": False}
-    )
-    read = journal.read_up_to[role]
-    begins = tuple((partition, read.get(partition, -1) + 1) for partition in load.partitions)
-    journal.record(Assigned(name, begins))
-    consumer.assign([Position(*partition, offset) for partition, offset in begins])
+    consumer = _by_hand(bootstrap)
+    consumer.assign([Position(*each, offset) for each, offset in journal.begin(name, role, load.partitions)])
     served_at = time.monotonic()
     try:
         while journal.reading.is_set() and time.monotonic() - served_at < QUIET_S:
@@ -384,6 +393,12 @@ def _bounded(call: Callable[[], object]) -> None:
         raise Hung from None
     if error is not None:
         raise error
+
+
+def _by_hand(bootstrap: str) -> Consumer:
+    return Consumer(
+        {**_consumer(bootstrap), "group.id": "unused", "auto.offset.reset": "error", "enable.auto.commit": False}
+    )
 
 
 def _consumer(bootstrap: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from tests.checker.history import UNTOLD, Acknowledged, Event, History, Polled, TopicPartition
+from tests.checker.history import UNTOLD, Acknowledged, Assigned, Event, History, Offsets, Polled, TopicPartition
 
 LIFE = 0  # nothing here may lose what was promised
 Landed = tuple[TopicPartition, int, bytes]
@@ -53,17 +53,29 @@ class Journal:
                 self.acknowledged += len(values)
 
     def poll(self, consumer: str, readers: str, polled: Iterable[Landed], transaction: str = "") -> None:
+        """`readers` are a group, or one who reads alone, of whom progress is expected."""
+        if polled := list(polled):
+            self.look(consumer, readers, polled, transaction)
+            self.moved(readers)
+
+    def look(self, consumer: str, readers: str, polled: Iterable[Landed], transaction: str) -> None:
+        """As `poll`, but nobody waits for these readers."""
         by_partition: dict[TopicPartition, list[tuple[int, bytes]]] = {}
         for partition, offset, value in polled:
             by_partition.setdefault(partition, []).append((offset, value))
+        known = self.read_up_to[readers]
         for partition, records in by_partition.items():
             self.record(
                 Polled(consumer, LIFE, partition, UNTOLD, tuple(records), read_committed=True, transaction=transaction)
             )
-            known = self.read_up_to[readers]
             known[partition] = max(known.get(partition, -1), records[-1][0])
-        if by_partition:
-            self.moved(readers)
+
+    def begin(self, consumer: str, readers: str, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Where one who reads by hand goes on from the one before it."""
+        known = self.read_up_to[readers]
+        begins = tuple((partition, known.get(partition, -1) + 1) for partition in partitions)
+        self.record(Assigned(consumer, begins))
+        return begins
 
     def read_by_all(self, partition: str) -> float:
         """The offset up to which all readers of a partition have read it."""

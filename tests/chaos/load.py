@@ -35,6 +35,7 @@ class Load:
         self._seed = seed
         self._rate = rate
         self.partitions = [TopicPartition(topic, index) for topic in self.topics for index in range(PARTITIONS)]
+        self.ledger = [TopicPartition(LEDGER, index) for index in range(PARTITIONS)]
 
     def bursts(self, name: str) -> Iterator[tuple[TopicPartition, tuple[bytes, ...]]]:
         """As many values as are due by now, which may be none, for one partition after the other."""

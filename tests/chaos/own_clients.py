@@ -101,17 +101,20 @@ async def _learn(journal: Journal, name: str, posted: Iterable[Posted]) -> int:
 
 
 async def transactional(journal: Journal, load: Load, bootstrap: str, role: str) -> None:
+    """Each transaction reads what others have written where it writes itself."""
     numbers = itertools.count(1)
     for life in itertools.count(1):
         if not journal.writing.is_set():
             return
         name = f"{role}.{life}"
         try:
-            async with _transactional_producer(bootstrap, role) as producer:
+            async with _transactional_producer(bootstrap, role) as producer, _by_hand(bootstrap) as consumer:
+                consumer.assign({Place(*each): offset for each, offset in journal.begin(name, role, load.ledger)})
                 for sends, is_to_commit in load.transactions(name):
                     if not journal.writing.is_set():
                         break
                     transaction = f"{role}/{next(numbers)}"
+                    journal.look(name, role, await _polled(journal, name, consumer), transaction)
                     if await _transact(journal, load, producer, name, transaction, sends, is_to_commit):
                         journal.moved(role)
                     await asyncio.sleep(load.rest_s)
@@ -184,17 +187,20 @@ async def _transact(
 
 async def reader(journal: Journal, load: Load, bootstrap: str, role: str) -> None:
     """All partitions, by hand, from the beginning."""
-    async with Consumer(
+    async with _by_hand(bootstrap) as consumer:
+        consumer.assign({Place(*each): offset for each, offset in journal.begin(role, role, load.partitions)})
+        while journal.reading.is_set():
+            journal.poll(role, role, await _polled(journal, role, consumer))
+            await asyncio.sleep(load.rest_s)
+
+
+def _by_hand(bootstrap: str) -> Consumer:
+    return Consumer(
         bootstrap,
         isolation_level="read_committed",
         auto_offset_reset="none",
         request_timeout_ms=REQUEST_TIMEOUT_MS,
-    ) as consumer:
-        journal.record(Assigned(role, tuple((partition, 0) for partition in load.partitions)))
-        consumer.assign({Place(*partition): 0 for partition in load.partitions})
-        while journal.reading.is_set():
-            journal.poll(role, role, await _polled(journal, role, consumer))
-            await asyncio.sleep(load.rest_s)
+    )
 
 
 async def member(journal: Journal, load: Load, bootstrap: str, role: str, group: str, protocol: Protocol) -> None:

@@ -53,12 +53,14 @@ def _told(facts: Facts, cycle: list[Edge]) -> Anomaly:
 
 
 def _reads(facts: Facts) -> Iterator[Edge]:
-    """From each transaction to those that have read something of it."""
+    """From each transaction to those that have read something of it, each once."""
+    known: set[tuple[str, str]] = set()
     for index, event in facts.of(Polled):
         if event.transaction and event.read_committed:
             for _, value in event.records:
                 writer = facts.sent(value).transaction if value in facts.sends else ""
-                if writer and writer != event.transaction:
+                if writer and writer != event.transaction and (writer, event.transaction) not in known:
+                    known.add((writer, event.transaction))
                     indexes = (facts.sends[value].at, index)
                     yield Edge("wr", writer, event.transaction, event.partition, (value,), indexes)
 
