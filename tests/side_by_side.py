@@ -111,7 +111,7 @@ def main() -> int:
     counts["failed"] -= len(again)
     told = ", ".join(f"{counts[kind]} {kind}" for kind in _ORDER if counts[kind])
     seconds = time.monotonic() - began
-    heard = f", {len(again)} of them heard again" if again else ""
+    heard = f", {len(again)} heard again" if again else ""
     print(f" {told}{heard} in {seconds:.2f}s ({timedelta(seconds=int(seconds))}) ".center(80, "="))
     return next(filter(None, codes), 0)
 

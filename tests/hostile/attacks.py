@@ -62,7 +62,7 @@ class Size(NamedTuple):
     reading_seconds: float = 20
     bombs: int = 20
     calm_seconds: float = 5
-    p99_floor_ms: float = 25
+    p99_floor_ms: float = 10
     """Below this a healthy client is served well, whatever it was used to."""
 
 

@@ -33,7 +33,8 @@ from tests.hostile.wire import Wire, framed
 from tests.peers import HOST, BarnabasServer, free_port
 
 UNANSWERED, REFUSED = TopicPartition("orders", 0), TopicPartition("orders", 1)
-WITHIN_S = 20.0
+WITHIN_S = 30.0
+BACKOFF_MS = 5000
 
 
 class Between:
@@ -127,7 +128,9 @@ def test_records_that_may_be_in_the_log_are_sent_again_under_a_new_epoch(tmp_pat
                 "bootstrap.servers": server.address,
                 "enable.idempotence": True,
                 "linger.ms": 0,
-                "retry.backoff.ms": 1000,  # so long what was not answered waits; meanwhile the epoch is raised
+                # So long what was not answered waits; meanwhile the epoch is raised.
+                "retry.backoff.ms": BACKOFF_MS,
+                "retry.backoff.max.ms": BACKOFF_MS,
                 "log_level": 0,
             }
         )

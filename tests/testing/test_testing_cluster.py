@@ -22,6 +22,7 @@ from barnabas.core.config import ConfigError
 from barnabas.testing import Cluster, ClusterError
 from barnabas.testing.cluster import keep_warden
 from tests.peers import answers_metadata, eventually
+from tests.yardstick import slowness
 
 READY_WITHIN_S = 0.5
 
@@ -79,15 +80,16 @@ def test_a_cluster_is_ready_within_half_a_second(tmp_path: Path) -> None:
         "print(took, ours + sum(each.user + each.system for each in others)); cluster.close()"
     )
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
+    within_s = READY_WITHIN_S * slowness()
     took_s = []
     for _ in range(15):
         done = subprocess.run(
             [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=True
         )
         took_s.append(min(map(float, done.stdout.split())))
-        if took_s[-1] < READY_WITHIN_S:
+        if took_s[-1] < within_s:
             break
-    assert min(took_s) < READY_WITHIN_S
+    assert min(took_s) < within_s
 
 
 @pytest.mark.alone
@@ -98,7 +100,7 @@ def test_the_next_cluster_is_forked_from_what_is_loaded_already() -> None:
             began = time.monotonic()
             with Cluster():
                 took_s.append(time.monotonic() - began)
-        assert min(took_s) < READY_WITHIN_S / 2
+        assert min(took_s) < READY_WITHIN_S / 2 * slowness()
 
 
 def test_three_brokers_keep_three_copies() -> None:
