@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tests.checker.anomaly import Anomaly, Name, short
 from tests.checker.facts import Facts, Log
-from tests.checker.history import FinalLog, Trimmed
+from tests.checker.history import FinalLog, TopicPartition, Trimmed, Trimming, UncleanElection
 
 
 def inconsistent_offsets(facts: Facts) -> Iterator[Anomaly]:
@@ -113,18 +113,28 @@ def gaps(facts: Facts) -> Iterator[Anomaly]:
 
 
 def trims(facts: Facts) -> Iterator[Anomaly]:
-    """Records go from the beginning of a log only when somebody or retention deletes them, and do not come back."""
+    """Records go from the beginning of a log only when somebody or retention deletes them, and do not come back, unless
+    with a leader that was elected uncleanly and had not heard of it."""
     for index, event in facts.of(FinalLog):
         start, partition = event.log_start_offset, str(event.partition)
         final = facts.moment(index, *(value for _, value in event.records[:1]))
-        trimmed = ((each.low_watermark, at) for at, each in facts.of(Trimmed) if each.partition == event.partition)
-        low_watermark, trimmed_at = max(trimmed, default=(0, index))
+        low_watermark, trimmed_at = max(_trimmed(facts, event.partition), default=(0, index))
         if start < low_watermark:
             what = f"deleted up to {low_watermark}, but begins at {start}"
             yield Anomaly(Name.UNDONE_TRIM, partition, what, (facts.moment(trimmed_at), final))
         is_expiring = event.partition.topic in facts.expectations.expiring_topics
         if start > facts.trim_bounds.get(event.partition, 0) and not is_expiring:
             yield Anomaly(Name.UNASKED_TRIM, partition, f"begins at {start}, where nobody had it begin", (final,))
+
+
+def _trimmed(facts: Facts, partition: TopicPartition) -> Iterator[tuple[int, int]]:
+    """What was deleted in the partition's last life, and which event says so."""
+    elected = max((at for at, each in facts.of(UncleanElection) if each.partition == partition), default=-1)
+    asked = [at for at, each in facts.of(Trimming) if each.partition == partition]
+    for at, event in facts.of(Trimmed):
+        begun = max((each for each in asked if each < at), default=at)
+        if event.partition == partition and begun > elected:
+            yield event.low_watermark, at
 
 
 def _finals(facts: Facts, log: Log) -> Iterator[tuple[int, FinalLog]]:

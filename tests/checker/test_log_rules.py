@@ -155,6 +155,15 @@ def test_after_an_unclean_election_a_follower_may_give_out_what_its_leader_does_
     assert not found(*before, by_follower, at_the_end)
 
 
+def test_a_leader_that_was_elected_uncleanly_may_bring_back_what_was_deleted_before() -> None:
+    events, at_the_end = (sent(PLAIN, A, B), Trimming(PLAIN, 1)), final(PLAIN, A, B)
+    trimmed, election = Trimmed(PLAIN, 1), UncleanElection(PLAIN, 1)
+    assert not found(*events, trimmed, election, at_the_end)
+    assert not found(*events, election, trimmed, at_the_end)
+    assert names(*events, trimmed, UncleanElection(OTHER, 1), at_the_end) == [Name.UNDONE_TRIM]
+    assert names(*events, election, Trimming(PLAIN, 1), trimmed, at_the_end) == [Name.UNDONE_TRIM]
+
+
 def test_a_broker_may_forget_sequences_only_after_a_power_cut_that_took_the_log() -> None:
     assert not found(PowerCut(1), SequenceForgotten("p", 1, PLAIN, 0))
     assert found(SequenceForgotten("p", 0, PLAIN, 0))
