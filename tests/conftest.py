@@ -13,11 +13,16 @@ from collections.abc import Iterator
 
 import confluent_kafka.admin
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.peers import QUICK_JVM, BarnabasServer, Broker, KafkaServer, NewTopic, collect_sockets, eventually
 
 # A shell's background job ignores Ctrl-C, and so would every program that it starts: those that tests interrupt too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long examples take to be made and run says more of the machine than of the test.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ import pytest
 
 from barnabas.broker.dispatch import Later
 from barnabas.broker.handlers import k00_produce, k28_txn_offset_commit
+from barnabas.broker.refused_batches import RefusedBatches
 from barnabas.cluster.image import Partition as Registration
 from barnabas.cluster.partition import Partition
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -51,8 +52,10 @@ class Bench:
         self.partition.update(Registration((ME,), (ME,), ME, 0, 0))
         self.verdict: asyncio.Future[AddPartitionsToTxnResult] = asyncio.get_running_loop().create_future()
         self.committed = 0
+        clock: Any = SimpleNamespace(now_ms=lambda: NOW_MS, monotonic=lambda: NOW_MS / 1000)
         self.broker: Any = SimpleNamespace(
-            clock=SimpleNamespace(now_ms=lambda: NOW_MS),
+            clock=clock,
+            refused_batches=RefusedBatches(clock),
             metadata=SimpleNamespace(image=SimpleNamespace(partition=lambda topic, index: True)),
             metrics=SimpleNamespace(error=lambda key, code: None),
             replicas=SimpleNamespace(partitions={(TOPIC, 0): self.partition}, get=lambda topic, index: self.partition),
