@@ -20,12 +20,14 @@ _FIRST = ("seconds", "kills", "acknowledged records", "committed transactions")
 
 
 def show(verdicts: Sequence[Verdict]) -> None:
-    table = Table("", *(str(verdict.round.shape) for verdict in verdicts), "all", title="chaos")
     whole = total([verdict.figures for verdict in verdicts])
-    for name in [*_FIRST, *sorted(set(whole) - set(_FIRST))]:
-        table.add_row(name, *(f"{verdict.figures[name]:,}" for verdict in verdicts), f"{whole[name]:,}")
-    found = [len(verdict.problems) for verdict in verdicts]
-    table.add_row("anomalies", *map(str, found), str(sum(found)))
+    names = [*_FIRST, *sorted(set(whole) - set(_FIRST))]
+    table = Table("round", *names, "anomalies", title="chaos")
+    for verdict in verdicts:
+        told = (f"{verdict.figures[name]:,}" for name in names)
+        table.add_row(f"{verdict.round.number}: {verdict.round.shape}", *told, str(len(verdict.problems)))
+    found = sum(len(verdict.problems) for verdict in verdicts)
+    table.add_row("all", *(f"{whole[name]:,}" for name in names), str(found))
     Console().print(table)
 
 
