@@ -28,7 +28,8 @@ def show(verdicts: Sequence[Verdict]) -> None:
         table.add_row(f"{verdict.round.number}: {verdict.round.shape}", *told, str(len(verdict.problems)))
     found = sum(len(verdict.problems) for verdict in verdicts)
     table.add_row("all", *(f"{whole[name]:,}" for name in names), str(found))
-    Console().print(table)
+    console = Console()
+    Console(width=None if console.is_terminal else 160).print(table)
 
 
 def write_down(options: Mapping[str, Any], verdicts: Sequence[Verdict]) -> Path:

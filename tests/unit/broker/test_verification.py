@@ -192,3 +192,22 @@ def test_who_leads_no_longer_when_the_verdict_comes_says_so_and_not_that_the_tra
         assert told[0].responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     asyncio.run(scenario())
+
+
+def test_a_broker_that_stops_while_it_asks_leaves_no_failure_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        failures: list[dict[str, Any]] = []
+        loop.set_exception_handler(lambda _, failure: failures.append(failure))
+        asking: asyncio.Future[dict[tuple[str, int], ErrorCode]] = loop.create_future()
+        monkeypatch.setattr(k00_produce, "join_transaction", lambda *_, **__: asking)
+        bench = Bench(tmp_path)
+        assert isinstance(k00_produce.handle(_records(), bench.context(12)), Later)
+        asking.cancel()
+        await asyncio.sleep(0)
+        assert failures == []
+        assert values(bench.partition.log) == []
+
+    asyncio.run(scenario())

@@ -169,6 +169,8 @@ def _append_in_transaction(request: ProduceRequest, context: Context) -> Answer:
     later: Later[ProduceResponse | None] = Later(exclusive=True)
 
     def decided(done: asyncio.Future[dict[PartitionKey, ErrorCode]]) -> None:
+        if done.cancelled():  # the broker stops, and with it the connection on which somebody waits
+            return
         response = _append(request, context, _as_produce_errors(refused(done.result(), guards), context.version))
         if isinstance(response, Later):
             response.then(later.complete)
