@@ -19,7 +19,8 @@ _COOPERATIVE = {**_CLASSIC, "partition.assignment.strategy": "cooperative-sticky
 _EAGER = {**_CLASSIC, "partition.assignment.strategy": "range"}
 _NEW = {"group.protocol": "consumer"}
 
-WRITERS = ("ann", "ben", "tim", "tom")
+LIBRDKAFKAS = "ann"
+WRITERS = (LIBRDKAFKAS, "ben", "tim", "tom")
 """Idempotent: librdkafka's and ours. Transactional: librdkafka's and ours."""
 READERS = ("rita", "rosa")
 """Who read by hand: librdkafka and ours."""
@@ -41,8 +42,11 @@ class Workload:
         """`directory` is for what clients write down besides the journal."""
         common = (journal, load, bootstrap)
         theirs: dict[str, Callable[[], None]] = {
-            "ann": partial(
-                confluent_clients.idempotent, *common, "ann", confluent_clients.notes(directory / "ann.log")
+            LIBRDKAFKAS: partial(
+                confluent_clients.idempotent,
+                *common,
+                LIBRDKAFKAS,
+                confluent_clients.notes(directory / f"{LIBRDKAFKAS}.log"),
             ),
             "tim": partial(confluent_clients.transactional, *common, "tim"),
             "rita": partial(confluent_clients.reader, *common, "rita"),
