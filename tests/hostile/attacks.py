@@ -34,7 +34,6 @@ from tests.hostile.fuzzer import Fuzzer, Sent, served_routes
 from tests.hostile.trial import Figures, trial
 from tests.hostile.victim import Victim, attacked
 
-LOWEST_PRIORITY = 19
 WARM_UP_FRAMES = 2000
 STALLED_SHARE, SOME_STALLED = 1 / 2000, 10
 """Of the requests, how many may get neither a reply nor an end within a second; one in 10,000 or 20,000 is usual.
@@ -64,6 +63,11 @@ class Size(NamedTuple):
     calm_seconds: float = 5
     p99_floor_ms: float = 10
     """Below this a healthy client is served well, whatever it was used to."""
+    niceness: int = 19
+    """Attackers have machines of their own: here they get what broker and healthy client leave of the processors.
+
+    Among other tests they would get nothing.
+    """
 
 
 class Means(NamedTuple):
@@ -217,15 +221,13 @@ def carry_out(
         means = Means(victim, size, seed, on_progress)
         prepared = attack.prepare(means)
         with trial(victim, figures, size.calm_seconds):
-            _from_elsewhere(lambda: attack.run(means, prepared))
+            _with_niceness(size.niceness, lambda: attack.run(means, prepared))
     return figures
 
 
-def _from_elsewhere(attack: Callable[[], None]) -> None:
-    """Attackers have machines of their own: here they get what broker and healthy client leave of the processors."""
-
+def _with_niceness(niceness: int, attack: Callable[[], None]) -> None:
     def step_back() -> None:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_PRIORITY)
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
 
     with ThreadPoolExecutor(1, initializer=step_back) as attacker:
         attacker.submit(attack).result()

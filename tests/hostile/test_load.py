@@ -29,6 +29,7 @@ SHORT = Size(
     bombs=3,
     calm_seconds=1,
     p99_floor_ms=5000,
+    niceness=0,
 )  # what a test suite can afford, on a machine that has other things to do
 
 

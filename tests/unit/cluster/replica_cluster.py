@@ -20,6 +20,7 @@ from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.metrics import Metrics
 from barnabas.broker.process import ThreadExecutor
+from barnabas.broker.refused_batches import RefusedBatches
 from barnabas.cluster.copy_session import FetchSettings
 from barnabas.cluster.delta import changes
 from barnabas.cluster.events import AlteredPartition
@@ -70,6 +71,7 @@ class ReplicaBroker:
         self.fetch_max_bytes = 1 << 25
         self.reads_by_rack = cluster.reads_by_rack
         self.leader_throttle = Throttle(lambda: cluster.leader_rate)
+        self.refused_batches = RefusedBatches(self.clock)
         self.fetch_sessions = FetchSessions(100, Random(broker_id))
         self.inter_broker_listener = LISTENER
         self.metadata = SimpleNamespace(image=EMPTY)
