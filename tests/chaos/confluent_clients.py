@@ -148,7 +148,7 @@ def _write(journal: Journal, load: Load, bootstrap: str, role: str, name: str, l
 
 
 def transactional(journal: Journal, load: Load, bootstrap: str, role: str) -> None:
-    """Each transaction reads what others have written where it writes itself."""
+    """Each transaction writes, and then reads what others have written there."""
     numbers = itertools.count(1)
     consumer = _by_hand(bootstrap)
     consumer.assign([Position(*each, offset) for each, offset in journal.begin(role, role, load.ledger)])
@@ -191,7 +191,6 @@ def _transact(
                 return
             transaction, is_committing = f"{role}/{next(numbers)}", False
             journal.record(TransactionBegun(name, transaction))
-            journal.look(role, role, _polled(journal, role, consumer), transaction)
             producer.begin_transaction()
             outcome = Outcome.ABORTED
             try:
@@ -204,6 +203,7 @@ def _transact(
                 while producer.flush(CALL_S) and journal.reading.is_set():
                     pass
                 deliveries.write_down()
+                journal.look(role, role, _polled(journal, role, consumer), transaction)
                 is_committing = is_to_commit
                 wanted = Outcome.COMMITTED if is_to_commit else Outcome.ABORTED
                 journal.record(TransactionEnding(name, transaction, wanted))

@@ -8,10 +8,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Literal
 
-from barnabas import BufferFull, Consumer, Delivery, KafkaError, OutcomeUnknown, Producer, ProducerUnusable
+from barnabas import (
+    BufferFull,
+    Consumer,
+    Delivery,
+    KafkaError,
+    OutcomeUnknown,
+    Producer,
+    ProducerUnusable,
+    Transaction,
+)
 from barnabas import TopicPartition as Place
 from barnabas.client.consume.consumed import ConsumerRecord
 from barnabas.client.consume.consumer_errors import CorruptRecords, LogTruncated, NoOffset
@@ -101,7 +110,7 @@ async def _learn(journal: Journal, name: str, posted: Iterable[Posted]) -> int:
 
 
 async def transactional(journal: Journal, load: Load, bootstrap: str, role: str) -> None:
-    """Each transaction reads what others have written where it writes itself."""
+    """Each transaction writes, and then reads what others have written there."""
     numbers = itertools.count(1)
     for life in itertools.count(1):
         if not journal.writing.is_set():
@@ -114,8 +123,11 @@ async def transactional(journal: Journal, load: Load, bootstrap: str, role: str)
                     if not journal.writing.is_set():
                         break
                     transaction = f"{role}/{next(numbers)}"
-                    journal.look(name, role, await _polled(journal, name, consumer), transaction)
-                    if await _transact(journal, load, producer, name, transaction, sends, is_to_commit):
+
+                    async def look(_: Transaction, name: str = name, transaction: str = transaction) -> None:
+                        journal.look(name, role, await _polled(journal, name, consumer), transaction)
+
+                    if await _transact(journal, load, producer, name, transaction, sends, is_to_commit, look):
                         journal.moved(role)
                     await asyncio.sleep(load.rest_s)
         except KafkaError as error:
@@ -142,11 +154,11 @@ async def _transact(
     transaction: str,
     sends: Iterable[tuple[TopicPartition, tuple[bytes, ...]]],
     is_to_commit: bool,
-    consumer: Consumer | None = None,
+    before_end: Callable[[Transaction], Awaitable[None]],
 ) -> bool:
     """Whether it was committed; a producer that can do nothing more raises, after what it knows is written down.
 
-    With a consumer, the values end with what it has read, and how far it has read is written too.
+    A value that was made of another ends with it.
     """
     outcome = Outcome.ABORTED
     journal.record(TransactionBegun(name, transaction))
@@ -154,14 +166,11 @@ async def _transact(
         async with producer.transaction() as open_transaction:
             posted: list[Posted] = []
             for partition, values in sends:
-                origins = tuple(value.partition(b" ")[2] for value in values) if consumer is not None else ()
+                origins = tuple(value.partition(b" ")[2] for value in values if b" " in value)
                 journal.record(Sent(name, partition, values, transaction, origins))
                 posted += [(partition, value, await _post(producer, load, partition, value)) for value in values]
             await _learn(journal, name, posted)
-            if consumer is not None:
-                offsets = _offsets({each: place.offset for each, place in consumer.passed().items()})
-                journal.record(Committing(name, consumer.group_metadata().group_id, offsets, transaction))
-                await open_transaction.send_offsets(consumer)
+            await before_end(open_transaction)
             wanted = Outcome.COMMITTED if is_to_commit else Outcome.ABORTED
             journal.record(TransactionEnding(name, transaction, wanted))
             if not is_to_commit:
@@ -322,7 +331,13 @@ async def _copy(
         place = TopicPartition(COPY, partition.partition)
         copies.setdefault(place, []).append(b"%s.%d %s" % (transaction.encode(), number, value))
     sends = [(partition, tuple(values)) for partition, values in copies.items()]
-    return await _transact(journal, load, producer, name, transaction, sends, True, consumer)
+
+    async def commit_place(open_transaction: Transaction) -> None:
+        offsets = _offsets({each: place.offset for each, place in consumer.passed().items()})
+        journal.record(Committing(name, consumer.group_metadata().group_id, offsets, transaction))
+        await open_transaction.send_offsets(consumer)
+
+    return await _transact(journal, load, producer, name, transaction, sends, True, commit_place)
 
 
 async def _polled(journal: Journal, name: str, consumer: Consumer) -> list[Landed]:

@@ -15,8 +15,9 @@ from barnabas.client.consumer import Consumer
 from barnabas.core.errors import KafkaError
 from tests.checker.history import NO_OFFSET, CommitsAsked, CommitsTold, Drained, FinalLog, Record, TopicPartition
 from tests.simulation.admin import Topic
-from tests.simulation.own_producers import OwnProducer, OwnTransactions, own_client
+from tests.simulation.own_producers import OwnProducer, own_client
 from tests.simulation.own_readers import GROUP_SETTINGS, PROTOCOLS, OwnCopier, OwnMember, OwnReader, by_partition
+from tests.simulation.own_transactions import OwnTransactions
 from tests.simulation.virtual_loop import SimulationError
 from tests.simulation.world import World
 

@@ -1,4 +1,4 @@
-"""Our own producers in the simulation, idempotent and transactional, which write down what they send and are told."""
+"""Our own producers in the simulation, which write down what they send and are told; what all transactions share."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from tests.checker.history import (
     Outcome,
     Sent,
     TopicPartition,
-    TransactionBegun,
     TransactionEnded,
-    TransactionEnding,
 )
 from tests.simulation.world import World
 
@@ -98,57 +96,8 @@ class OwnProducer:
         await self._client.close()
 
 
-class _ChangedMind(Exception):
+class ChangedMind(Exception):
     """The caller does not want its transaction any more."""
-
-
-class OwnTransactions:
-    """One transaction after the other; some are aborted. After one whose end is not known a new producer takes over."""
-
-    def __init__(self, world: World, name: str, bootstrap: str, partitions: Sequence[TopicPartition]) -> None:
-        self.name = name
-        self._rng = world.stream(name)
-        self._history = world.history
-        self._partitions = partitions
-        self._sends = Sends(world, name)
-        self._client = own_client(world, name, bootstrap)
-        self._count = 0
-        self._is_settled = True
-
-    async def run(self, should_stop: Callable[[], bool]) -> None:
-        while not should_stop() or not self._is_settled:
-            try:
-                async with transactional_producer(self._client, self.name) as producer:
-                    self._is_settled = True  # whatever was open is aborted, or was committed
-                    while not should_stop():
-                        await self._transaction(producer)
-                        await asyncio.sleep(self._rng.random() * 3)
-            except KafkaError as error:
-                if not error.retriable and not isinstance(error, ProducerUnusable):
-                    raise
-                self._is_settled = False
-        await self._client.close()
-
-    async def _transaction(self, producer: Producer) -> None:
-        self._count += 1
-        transaction = f"{self.name}#{self._count}"
-        wanted = Outcome.COMMITTED if self._rng.random() < 0.8 else Outcome.ABORTED
-        self._history.record(TransactionBegun(self.name, transaction))
-        posted = []
-
-        async def write() -> None:
-            async with producer.transaction():
-                for _ in range(self._rng.randint(1, 4)):
-                    partition = self._rng.choice(self._partitions)
-                    posted.append((partition, *self._sends.post(producer, partition, transaction)))
-                    await asyncio.sleep(self._rng.random())
-                self._history.record(TransactionEnding(self.name, transaction, wanted))
-                if wanted is Outcome.ABORTED:
-                    raise _ChangedMind
-
-        if await ended(self._history.record, self.name, transaction, write()):
-            for each in posted:
-                await self._sends.settle(*each)
 
 
 def transactional_producer(client: Client, transactional_id: str) -> Producer:
@@ -175,7 +124,7 @@ async def ended(
     except OutcomeUnknown:
         record(TransactionEnded(producer, transaction, Outcome.UNKNOWN))
         raise
-    except (KafkaError, _ChangedMind) as error:
+    except (KafkaError, ChangedMind) as error:
         record(TransactionEnded(producer, transaction, Outcome.ABORTED))
         if isinstance(error, ProducerUnusable):
             raise

@@ -33,6 +33,7 @@ from barnabas.coordinator.transaction import ONGOING, Transaction
 from barnabas.core.errors import KafkaError
 from barnabas.net.channel import Channel
 from barnabas.storage.leader_epochs import LeaderEpochs
+from barnabas.storage.log import Log
 from barnabas.storage.producer_state import ProducerStates
 from tests.simulation.simulated_disk import SimulatedFile
 
@@ -187,9 +188,12 @@ BUGS = {
     ),
     "an-old-transactions-end": PlantedBug(
         THREE,
-        36,
+        72,
         ("aborted read", "precommitted read", LOST, "two outcomes", "double processing"),
         instead(Transaction, "is_end_decided_now", _end_whatever_is_open),
+    ),
+    "a-read-of-what-is-not-decided": PlantedBug(
+        THREE, 0, ("G1c",), instead(Log, "last_stable_offset", property(lambda log: log.high_watermark))
     ),
     "a-fenced-members-commit": PlantedBug(GROUP, 18, ("backward commit", "lost commit"), _commits_from_anybody),
     "a-commit-without-an-identity": PlantedBug(

@@ -23,21 +23,25 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self.owned: set[int] = set()
+        self.is_rebalancing = False
 
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         gained = {each.partition for each in assigned}
         self.owned |= gained
+        self.is_rebalancing = False
         self.journal.write("gain", gained)
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         lost = {each.partition for each in revoked}
         self.owned -= lost
+        self.is_rebalancing = True
         self.journal.write("lose", lost)
 
 
 def begin_anew_when_stuck(moved: threading.Event, listener: Listener, stop: Stop) -> None:
-    """A call that outlasts all of its requests never returns: on a busy machine kafka-python 3.0.12 can be elected, and
-    then neither assign nor send heartbeats any more. What a broker leaves unanswered ends with a time-out before."""
+    """A call or a rebalance that outlasts all of its requests never ends: on a busy machine kafka-python 3.0.12 can be
+    elected, and then neither assign nor send heartbeats any more. What a broker leaves unanswered ends with a time-out
+    before."""
     while moved.wait(STUCK_S):
         moved.clear()
     if stop:
@@ -67,7 +71,8 @@ def main() -> None:
     consumer.subscribe([topic], listener=listener)
     threading.Thread(target=begin_anew_when_stuck, args=(moved, listener, stop), daemon=True).start()
     while not stop:
-        moved.set()
+        if not listener.is_rebalancing:
+            moved.set()
         polled = consumer.poll(timeout_ms=100)
         for record in (record for records in polled.values() for record in records):
             journal.write("saw", [record.partition, record.offset])
