@@ -104,15 +104,14 @@ def _show(results: list[Figures]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(table)
     console.print(
-        f"Resident memory may grow to {MOST_TIMES_RESIDENT:g} times what it was, or by what the attack is allowed, "
-        f"a healthy client's p99 to {MOST_TIMES_P99:g} times what it was, or to {Size().p99_floor_ms:g} ms "
-        f"(never-read, bombs: {ATTACKS['never-read'].p99_floor_ms:g} ms). "
-        f"Load of the machine: {os.getloadavg()[0]:.1f}.",
+        f"Resident memory may grow to {MOST_TIMES_RESIDENT:g} times what it was, or by what the attack is allowed, a "
+        f"healthy client's p99 to {MOST_TIMES_P99:g} times what it is in calm, or to {Size().p99_floor_ms:g} ms, or to "
+        f"what the attack is allowed. Load of the machine: {os.getloadavg()[0]:.1f}.",
         highlight=False,
     )
 
 
-_COLUMNS = ("attack", "work", "s", "MiB cold", "before", "highest", "p99 ms before", "during", "slowest", "")
+_COLUMNS = ("attack", "work", "s", "MiB cold", "before", "highest", "p99 ms in calm", "during", "slowest", "")
 
 
 def _save(results: list[Figures], seed: int) -> Path:

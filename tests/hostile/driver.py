@@ -25,6 +25,7 @@ IN_FLIGHT = 4
 STALL_SECONDS = 1.0
 CHECKED = 7  # one reply in so many is decoded
 PROGRESS_SECONDS = 1.0
+FRAMES_BETWEEN_RESTS = 20_000
 
 
 class Outcome(NamedTuple):
@@ -64,13 +65,19 @@ class Driver:
     """
 
     def __init__(
-        self, address: str, requests: Iterator[Sent], on_progress: Callable[[Outcome], None] = lambda _: None
+        self,
+        address: str,
+        requests: Iterator[Sent],
+        on_progress: Callable[[Outcome], None] = lambda _: None,
+        rest: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_progress` is called about once a second."""
+        """`on_progress` is called about once a second, `rest` now and then when nothing is under way."""
         host, port = address.rsplit(":", 1)
         self._address = (host, int(port))
         self._requests = requests
         self._on_progress = on_progress
+        self._rest = rest
+        self._rests_at = FRAMES_BETWEEN_RESTS
         self._again: deque[Sent] = deque()
         self._is_exhausted = False
         self._answered = self._closed = self._sound = 0
@@ -86,6 +93,10 @@ class Driver:
                     self._fill(lane, selector)
                 if self._is_exhausted and not self._again and not any(lane.pending or lane.last for lane in lanes):
                     break
+                if self._answered >= self._rests_at and not any(lane.pending for lane in lanes):
+                    self._rest()
+                    self._rests_at = self._answered + FRAMES_BETWEEN_RESTS
+                    continue
                 for ready, _ in selector.select(0.1):
                     self._receive(ready.data, selector)
                 now = time.monotonic()
@@ -129,6 +140,8 @@ class Driver:
     def _take(self, lane: _Lane) -> list[Sent]:
         """What may be sent on a lane now."""
         fresh: list[Sent] = []
+        if self._answered >= self._rests_at:
+            return fresh
         while len(lane.pending) + len(fresh) < IN_FLIGHT and not lane.last and not lane.is_ending:
             sent = self._again.popleft() if self._again else next(self._requests, None)
             if sent is None:

@@ -22,7 +22,7 @@ def seed() -> int:
 
 @pytest.mark.timeout(400)
 def test_mutated_requests_do_a_broker_no_harm(tmp_path: Path, seed: int) -> None:
-    size = Size(frames=200_000, calm_seconds=1, p99_floor_ms=5000, niceness=0)
+    size = Size(frames=200_000, calm_seconds=1, rest_seconds=0, p99_floor_ms=5000, niceness=0)
     figures = carry_out("fuzz", tmp_path, size, seed)
     print(figures)
     assert figures.problems == []

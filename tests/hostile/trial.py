@@ -1,9 +1,10 @@
-"""What an attack does to a broker and to its healthy client: measured before and during it, and judged."""
+"""What an attack does to a broker and to its healthy client: measured during it and in times of calm, and judged."""
 
 from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ MOST_TIMES_RESIDENT = 1.5
 MOST_TIMES_P99 = 2.0
 _SAMPLE_SECONDS = 0.1
 _FIRST_RECORDS = 5  # they find out who leads, connect, make things warm
+_SETTLED_SECONDS = 0.5  # after which nothing of an attack that rests is left, nor of what it had done in the background
 
 
 @dataclass(slots=True)
@@ -26,7 +28,8 @@ class Figures:
 
     `most_mib` is how much the broker may grow, where that is not a share of its start; a p99 below `p99_floor_ms` is
     good enough, whatever it was before. `cold_mib` was resident when the broker had served nobody; `resident_mib`, by
-    which it is judged, when what the attack needs was prepared and the healthy client was at work.
+    which it is judged, when what the attack needs was prepared and the healthy client was at work. `p99_ms` is that of
+    the times of calm.
     """
 
     attack: str
@@ -55,33 +58,53 @@ class Figures:
             self.problems.append(f"the healthy client's p99 was {told}")
 
 
+class Calm:
+    """The times in which nothing is attacked: one before, and as many as the attack takes."""
+
+    def __init__(self) -> None:
+        self._spans: list[tuple[float, float]] = []
+
+    def rest(self, seconds: float) -> None:
+        began = time.monotonic() + _SETTLED_SECONDS
+        time.sleep(seconds)
+        self._spans.append((began, time.monotonic()))
+
+    def has(self, sent: float, seconds: float) -> bool:
+        """Whether all that happened to a record was then."""
+        before = bisect(self._spans, (sent, sent))
+        began, ended = self._spans[max(0, before - 1)]
+        return began <= sent and sent + seconds <= ended
+
+
 @contextmanager
-def trial(victim: Victim, figures: Figures, calm_seconds: float) -> Iterator[None]:
+def trial(victim: Victim, figures: Figures, calm: Calm, calm_seconds: float) -> Iterator[None]:
     """A time of calm, then the attack, which is the body of the `with`; afterwards the figures are complete."""
     with victim.witness() as witness:
-        eventually(lambda: len(witness.seconds) > 2 * _FIRST_RECORDS or bool(witness.problems), True, 20)
-        time.sleep(calm_seconds)
-        calm = len(witness.seconds)
+        eventually(lambda: len(witness.records) > 2 * _FIRST_RECORDS or bool(witness.problems), True, 20)
+        calm.rest(calm_seconds)
         figures.resident_mib = victim.resident_mib()
         began = time.monotonic()
         with _highest_resident(victim, figures):
             yield
         figures.seconds = time.monotonic() - began
-    _note(figures, witness, calm)
+    _note(figures, witness, calm, began)
     figures.judge()
 
 
-def _note(figures: Figures, witness: Witness, calm: int) -> None:
-    """`calm`: how many records the witness had seen come back when the attack began."""
-    seconds = witness.seconds
-    before, during = seconds[_FIRST_RECORDS:calm], seconds[calm:]
+def _note(figures: Figures, witness: Witness, calm: Calm, began: float) -> None:
     figures.problems += witness.problems
-    if not before or not during:
+    in_calm, during = [], []
+    for sent, seconds in witness.records:
+        if calm.has(sent, seconds):
+            in_calm.append(seconds)
+        elif sent + seconds > began:
+            during.append(seconds)
+    if not in_calm or not during:
         figures.problems.append(
-            f"the healthy client was served {len(before)} times before and {len(during)} times during"
+            f"the healthy client was served {len(in_calm)} times in calm and {len(during)} times during the attack"
         )
         return
-    figures.p99_ms = 1000 * percentile(before, 99)
+    figures.p99_ms = 1000 * percentile(in_calm, 99)
     figures.p99_during_ms = 1000 * percentile(during, 99)
     figures.slowest_ms = 1000 * max(during)
     figures.records = len(during)

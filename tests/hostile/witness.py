@@ -52,9 +52,10 @@ class Witness:
         return whole
 
     @property
-    def seconds(self) -> list[float]:
-        """How long each record took."""
-        return [float(line) for line in self._lines() if not line.startswith(_PROBLEM)]
+    def records(self) -> list[tuple[float, float]]:
+        """When each was sent, by the machine's monotonic clock, and how many seconds it took."""
+        lines = (line.split() for line in self._lines() if not line.startswith(_PROBLEM))
+        return [(float(sent), float(seconds)) for sent, seconds in lines]
 
     @property
     def problems(self) -> list[str]:
@@ -65,7 +66,7 @@ class Witness:
     def was_served(self, within_seconds: float, rounds: int = 10) -> None:
         """Always, and each time in time."""
         assert self.problems == []
-        seconds = self.seconds
+        seconds = [seconds for _, seconds in self.records]
         assert len(seconds) >= rounds
         told = f"{max(seconds):.2f} s for one record, median {percentile(seconds, 50) * 1000:.1f} ms"
         assert max(seconds) < within_seconds, told
@@ -98,7 +99,7 @@ def _watch(address: str, topic: str, notes: Path, stop: threading.Event) -> None
                 told = message and (message.error() or message.value())
                 out.write(f"{_PROBLEM}record {number} did not come back: {told}\n")
                 break
-            out.write(f"{time.monotonic() - started}\n")
+            out.write(f"{started} {time.monotonic() - started}\n")
             number += 1
             stop.wait(PAUSE_SECONDS)
     consumer.close()
