@@ -64,10 +64,13 @@ class Calm:
     def __init__(self) -> None:
         self._spans: list[tuple[float, float]] = []
 
+    def add(self, began: float, ended: float) -> None:
+        self._spans.append((began, ended))
+
     def rest(self, seconds: float) -> None:
         began = time.monotonic() + _SETTLED_SECONDS
         time.sleep(seconds)
-        self._spans.append((began, time.monotonic()))
+        self.add(began, time.monotonic())
 
     def has(self, sent: float, seconds: float) -> bool:
         """Whether all that happened to a record was then."""
@@ -80,15 +83,22 @@ class Calm:
 def trial(victim: Victim, figures: Figures, calm: Calm, calm_seconds: float) -> Iterator[None]:
     """A time of calm, then the attack, which is the body of the `with`; afterwards the figures are complete."""
     with victim.witness() as witness:
-        eventually(lambda: len(witness.records) > 2 * _FIRST_RECORDS or bool(witness.problems), True, 20)
-        calm.rest(calm_seconds)
-        figures.resident_mib = victim.resident_mib()
+        _await_records(witness, _FIRST_RECORDS)
+        ready = time.monotonic()
+        _await_records(witness, 2 * _FIRST_RECORDS)
+        time.sleep(calm_seconds)
         began = time.monotonic()
+        calm.add(ready, began)
+        figures.resident_mib = victim.resident_mib()
         with _highest_resident(victim, figures):
             yield
         figures.seconds = time.monotonic() - began
     _note(figures, witness, calm, began)
     figures.judge()
+
+
+def _await_records(witness: Witness, count: int) -> None:
+    eventually(lambda: len(witness.records) > count or bool(witness.problems), True, 20)
 
 
 def _note(figures: Figures, witness: Witness, calm: Calm, began: float) -> None:
