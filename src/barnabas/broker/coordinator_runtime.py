@@ -1,8 +1,9 @@
 """Drives the shards of one internal topic: load, execute, wait for the watermark, keep time.
 
-A shard lives where its partition is led. When leadership comes it is loaded from the log, and answers
-COORDINATOR_LOAD_IN_PROGRESS until it is, and what was read is committed; when leadership goes, it is dropped, and
-whoever waits is told NOT_COORDINATOR.
+A shard lives where its partition is led. When leadership comes it is loaded from the log; requests wait for that with
+`ready`, for `LOAD_PATIENCE_S` after the load began, and get COORDINATOR_LOAD_IN_PROGRESS from a load that takes longer. It
+is loaded when everything that was read is committed. When leadership goes, the shard is dropped, and waiting requests
+get NOT_COORDINATOR.
 
 An operation changes the shard at once and gives records. They are appended together, and the replies leave when the
 watermark has passed them; a read has no records, and leaves when everything that was appended before it is committed.
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 _log = logs.get_logger(__name__)
 _LOAD_BYTES = 1 << 17  # at a time: what the loop is held up for
 _LOAD_PAUSE_SECONDS = 1.0
+LOAD_PATIENCE_S = 5.0
+"""How long requests wait for a shard from the moment its load begins. Clients survive COORDINATOR_LOAD_IN_PROGRESS,
+but some report it to their users, and most loads take milliseconds."""
 
 
 class Producer(NamedTuple):
@@ -95,6 +99,8 @@ class ShardDriver(Generic[S]):
         self._uncommitted: deque[tuple[int, Outcome]] = deque()  # the offset that must be committed first
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0  # when it will go off
+        self._settled = asyncio.Event()  # set while the shard is loaded or the driver closed
+        self._load_started = clock.monotonic()
         self._loading = asyncio.ensure_future(self._load())
 
     @property
@@ -217,8 +223,20 @@ class ShardDriver(Generic[S]):
 
     # loading
 
+    async def ready(self) -> bool:
+        """Wait until requests can be served; False if leadership was lost instead.
+
+        Raises COORDINATOR_LOAD_IN_PROGRESS when the load takes longer than `LOAD_PATIENCE_S`.
+        """
+        if not self._settled.is_set():
+            patience_s = self._load_started + LOAD_PATIENCE_S - self._clock.monotonic()
+            try:
+                await asyncio.wait_for(self._settled.wait(), patience_s)
+            except TimeoutError:
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from None
+        return not self._closed
+
     async def _load(self) -> None:
-        started = self._clock.monotonic()
         log = self.partition.log
         while True:
             shard = self._make_shard()
@@ -238,9 +256,11 @@ class ShardDriver(Generic[S]):
             topic=log.topic,
             partition=log.partition,
             records=count,
-            ms=round((self._clock.monotonic() - started) * 1000, 1),
+            ms=round((self._clock.monotonic() - self._load_started) * 1000, 1),
         )
         self._take(shard.loaded(self._now()))
+        if self.shard is not None:  # else what it had to append failed, and it is being loaded again
+            self._settled.set()
 
     async def _is_committed(self, offset: int) -> bool:
         """Wait until everything below an offset is committed; False if that is no longer ours to know."""
@@ -287,12 +307,15 @@ class ShardDriver(Generic[S]):
         )
         self._fail_waiting(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.shard = None
+        self._settled.clear()
         self._stop_timer()
+        self._load_started = self._clock.monotonic()
         self._loading = asyncio.ensure_future(self._load())
 
     def close(self) -> None:
         """Leadership is lost: what was not committed was never told, and is dropped."""
         self._closed = True
+        self._settled.set()
         self._loading.cancel()
         self.shard = None
         self._stop_timer()

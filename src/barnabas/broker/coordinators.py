@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from barnabas.broker.coordinator_runtime import Producer, Shard, ShardDriver
+from barnabas.broker.coordinator_runtime import LOAD_PATIENCE_S, Producer, Shard, ShardDriver
 from barnabas.broker.dispatch import Later
 from barnabas.cluster.events import NewTopic
 from barnabas.coordinator.outcome import Now, Outcome, Token
@@ -48,6 +48,7 @@ class Coordinator(Generic[S]):
         self._on_committed = on_committed
         self._drivers: dict[int, ShardDriver[S]] = {}
         self._epochs: dict[int, int] = {}
+        self._waiting: set[asyncio.Future[None]] = set()
 
     # leadership
 
@@ -75,6 +76,8 @@ class Coordinator(Generic[S]):
             driver.close()
 
     def close(self) -> None:
+        for waiting in self._waiting:
+            waiting.cancel()
         for index in list(self._drivers):
             self.drop(index)
 
@@ -114,32 +117,77 @@ class Coordinator(Generic[S]):
         )
         return -1 if partition is None else partition.leader
 
-    def execute(
+    async def execute(
         self, key: str, operation: Callable[[S, Token, Now], Outcome], producer: Producer | None = None
-    ) -> asyncio.Future[Any]:
-        """The reply to an operation on the shard of a key; KafkaError if that shard is not here."""
-        return self._driver_for(key).execute(operation, producer)
+    ) -> Any:
+        """The reply to an operation on the shard of a key, for which it waits; KafkaError if that shard is not here."""
+        driver = self.loaded(key) or await self.ready(key)
+        return await driver.execute(operation, producer)
 
     def answer(
         self, key: str, operation: Callable[[S, Token, Now], Outcome], refused: Callable[[KafkaError], R]
     ) -> R | Later[R]:
-        """What a handler returns: the response to an operation, or that to a shard's error, now or later."""
+        """What a handler returns: the response to an operation, or that to a shard's error, now or later.
+
+        The operation may run after the handler has returned, so a handler whose request has bytes marks itself with
+        `keeps_request`.
+        """
         later: Later[R] = Later(exclusive=True)
 
         def reply(response: Any) -> None:
             later.complete(refused(response) if isinstance(response, KafkaError) else response)
 
-        try:
-            self._driver_for(key).call(operation, reply)
-        except KafkaError as error:
-            return refused(error)
-        return later.response or later
+        driver = self.loaded(key)
+        if driver is not None:
+            driver.call(operation, reply)
+            return later.response or later
+        waiting = asyncio.ensure_future(self._call_when_ready(key, operation, reply))
+        self._waiting.add(waiting)
+        waiting.add_done_callback(self._waiting.discard)
+        later.on_abandoned = waiting.cancel
+        return later
 
-    def _driver_for(self, key: str) -> ShardDriver[S]:
-        driver = self._drivers.get(self.partition_for(key))
-        if driver is None:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return driver
+    async def _call_when_ready(
+        self, key: str, operation: Callable[[S, Token, Now], Outcome], reply: Callable[[Any], None]
+    ) -> None:
+        try:
+            driver = await self.ready(key)
+        except KafkaError as error:
+            reply(error)
+        else:
+            driver.call(operation, reply)
+
+    # shards
+
+    def loaded(self, key: str) -> ShardDriver[S] | None:
+        """The shard of a key, if it is here and serves."""
+        topic = self._broker.metadata.image.topics.get(self.topic)
+        driver = self._drivers.get(partition_of(key, len(topic.partitions))) if topic is not None else None
+        return driver if driver is not None and driver.shard is not None else None
+
+    async def ready(self, key: str) -> ShardDriver[S]:
+        """The shard of a key, as soon as it serves; KafkaError if that is not here, or takes too long.
+
+        FindCoordinator names a broker as soon as the metadata does. That broker may still have to make its log or to
+        load it, or it has not read the metadata yet. NOT_COORDINATOR would be wrong in each case, and there are clients
+        that do not survive it.
+        """
+        unknown = ErrorCode.NOT_COORDINATOR
+        try:
+            async with asyncio.timeout(LOAD_PATIENCE_S):
+                if self.leader_of(key) != self._broker.broker_id and not self._broker.metadata.trouble:
+                    await self._broker.metadata.refresh()
+                while self.leader_of(key) == self._broker.broker_id:
+                    unknown = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                    await self._broker.replicas.settled()
+                    driver = self._drivers.get(self.partition_for(key))
+                    if driver is None:
+                        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} could not be opened")
+                    if await driver.ready():
+                        return driver
+        except TimeoutError:
+            raise KafkaError(unknown) from None
+        raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
     def drivers(self) -> list[ShardDriver[S]]:
         return list(self._drivers.values())

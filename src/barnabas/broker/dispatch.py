@@ -9,7 +9,7 @@ A handler is a function `(request, context) -> response`, in `handlers/` under t
 - a coroutine, for the slow roads: then its connection waits for it, as Kafka's clients expect of admin calls.
 
 A plain function sees the receive buffer itself: nothing of the request's bytes may be kept once it has returned. An
-`async def` gets a copy. A client's mistake costs one log line, one counter and at most that client's connection.
+`async def`, and a function marked with `keeps_request`, gets a copy. A client's mistake costs one log line, one counter and at most that client's connection.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Later(Generic[R]):
 
     __slots__ = ("_then", "exclusive", "on_abandoned", "response")
 
-    def __init__(self, on_abandoned: Callable[[], None] | None = None, *, exclusive: bool = False) -> None:
+    def __init__(self, on_abandoned: Callable[[], object] | None = None, *, exclusive: bool = False) -> None:
         """`exclusive`: later requests of the connection wait for this one."""
         self.exclusive = exclusive
         self.on_abandoned = on_abandoned
@@ -73,6 +73,15 @@ def after(answer: R | Later[R], change: Callable[[R], R]) -> R | Later[R]:
     changed: Later[R] = Later(answer.on_abandoned, exclusive=answer.exclusive)
     answer.then(lambda response: changed.complete(change(response)))
     return changed
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def keeps_request(handle: F) -> F:
+    """Mark a handler whose request is used after it has returned."""
+    handle.keeps_request = True  # type: ignore[attr-defined]
+    return handle
 
 
 class Context:
@@ -112,7 +121,7 @@ class Context:
 class Route:
     """How one version of one API is decoded, handled, encoded and counted; made on first use."""
 
-    __slots__ = ("decode", "encode", "handle", "has_error_code", "head", "is_coroutine", "key", "latencies", "version")
+    __slots__ = ("copies_frame", "decode", "encode", "handle", "has_error_code", "head", "key", "latencies", "version")
 
     def __init__(self, key: int, version: int, latencies: Histogram) -> None:
         messages = api(key)
@@ -122,7 +131,7 @@ class Route:
         self.encode: Callable[[Any, bytes], list[Any]] = codec(messages.response, version).encode
         self.head = response_head(key, version)
         self.handle = handlers.load(key)
-        self.is_coroutine = iscoroutinefunction(self.handle)
+        self.copies_frame = iscoroutinefunction(self.handle) or hasattr(self.handle, "keeps_request")
         self.has_error_code = any(field.name == "error_code" for field in table_of(messages.response))
         self.latencies = latencies
 
@@ -143,7 +152,7 @@ class Dispatcher:
         try:
             key, version, correlation_id, client_id, position = decode_request_header(frame)
             route = self._routes.get((key, version)) or self._route(key, version, correlation_id)
-            if route.is_coroutine:
+            if route.copies_frame:
                 frame = memoryview(bytes(frame))
             request, _ = route.decode(frame, position)
         except UnknownApi as unknown:

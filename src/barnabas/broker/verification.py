@@ -13,7 +13,7 @@ the very step in which it appends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -26,6 +26,8 @@ from barnabas.wire.messages.k24_add_partitions_to_txn import (
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
+    from barnabas.coordinator.outcome import Now, Outcome, Token
+    from barnabas.coordinator.transaction_shard import TransactionShard
     from barnabas.storage.producer_state import ProducerStates, Verification
 
 _BETWEEN_BROKERS = 5  # the version of AddPartitionsToTxn that this is
@@ -87,18 +89,11 @@ def join_transaction(
         not is_added,
         [AddPartitionsToTxnTopic(topic, indexes) for topic, indexes in by_topic.items()],
     )
+    driver = broker.transactions.loaded(transactional_id)
+    if driver is None:
+        return asyncio.ensure_future(_join_where_coordinated(broker, transaction, asked))
+    reply = driver.execute(_added(transaction))
     errors: asyncio.Future[dict[PartitionKey, ErrorCode]] = asyncio.get_running_loop().create_future()
-    try:
-        reply = broker.transactions.execute(
-            transactional_id,
-            lambda shard, token, now: shard.add_partitions_to_txn(transaction, _BETWEEN_BROKERS, token, now),
-        )
-    except KafkaError as error:
-        leader = broker.transactions.leader_of(transactional_id) if error.code is ErrorCode.NOT_COORDINATOR else -1
-        if leader not in (-1, broker.broker_id):
-            return asyncio.ensure_future(_ask(broker, leader, transaction, asked))
-        errors.set_result(dict.fromkeys(asked, error.code))
-        return errors
 
     def settle(done: asyncio.Future[object]) -> None:
         found = _errors_of(done, asked)  # it is looked at also if nobody waits for it any more
@@ -112,10 +107,27 @@ def join_transaction(
     return errors
 
 
+def _added(transaction: AddPartitionsToTxnTransaction) -> Callable[[TransactionShard, Token, Now], Outcome]:
+    return lambda shard, token, now: shard.add_partitions_to_txn(transaction, _BETWEEN_BROKERS, token, now)
+
+
+async def _join_where_coordinated(
+    broker: Broker, transaction: AddPartitionsToTxnTransaction, asked: list[PartitionKey]
+) -> dict[PartitionKey, ErrorCode]:
+    """The same where the coordinator is another broker, or is still being loaded here."""
+    coordinator = broker.transactions.leader_of(transaction.transactional_id)
+    if coordinator not in (-1, broker.broker_id):
+        return await _ask(broker, coordinator, transaction, asked)
+    try:
+        return _refusals(await broker.transactions.execute(transaction.transactional_id, _added(transaction)))
+    except KafkaError as error:
+        return dict.fromkeys(asked, error.code)
+
+
 async def _ask(
     broker: Broker, coordinator: int, transaction: AddPartitionsToTxnTransaction, asked: list[PartitionKey]
 ) -> dict[PartitionKey, ErrorCode]:
-    """The same of a coordinator that is another broker."""
+    """Ask a coordinator that is another broker."""
     request = AddPartitionsToTxnRequest([transaction])
     try:
         response = await broker.peers.request(coordinator, request, _BETWEEN_BROKERS)

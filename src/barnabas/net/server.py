@@ -99,7 +99,7 @@ class Slot:
         self._connection = connection
         self.exclusive = exclusive
         self.parts: Reply | None = None
-        self.on_abandoned: Callable[[], None] | None = None
+        self.on_abandoned: Callable[[], object] | None = None
         """Called if the connection ends before the reply: nobody waits for it any more."""
 
     def reply(self, parts: Reply) -> None:

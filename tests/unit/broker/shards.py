@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -161,7 +161,7 @@ def held(directory: Path) -> Stage:
     return Stage(directory, flush_messages=1)
 
 
-async def outcome_of(future: asyncio.Future[Any]) -> Any:
+async def outcome_of(future: Awaitable[Any]) -> Any:
     """A reply, or the code of the refusal."""
     try:
         return await asyncio.wait_for(future, 5)

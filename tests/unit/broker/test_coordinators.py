@@ -2,59 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from barnabas.broker.coordinators import Coordinator
-from barnabas.cluster.events import NewTopic
-from barnabas.cluster.image import Image, Topic
-from barnabas.cluster.image import Partition as Registration
+from barnabas.coordinator.outcome import Now, Outcome, Token
 from barnabas.coordinator.placement import partition_of
 from barnabas.core.errors import ErrorCode, KafkaError
-from tests.unit.broker.shards import HeldExecutor, Notes, RunningClock, Stage, outcome_of, read, run, until, write
-
-TOPIC = "topic"
-PARTITIONS = 4
-SETTINGS = NewTopic(TOPIC, PARTITIONS, 3, configs={"cleanup.policy": "compact"})
-
-
-class Metadata:
-    """An image in which the topic appears when it is created, and what was asked for."""
-
-    def __init__(self, registered: int = 1, error: KafkaError | None = None) -> None:
-        self.image = Image(brokers={number: SimpleNamespace(fenced=number > 0) for number in range(registered)})  # type: ignore[misc]
-        self.error = error
-        self.created: list[NewTopic] = []
-
-    def add_topic(self, partitions: int = PARTITIONS) -> None:
-        registrations = tuple(Registration((1,), (1,), 1, 0, 0) for _ in range(partitions))
-        self.image = Image(brokers=self.image.brokers, topics={TOPIC: Topic(TOPIC, bytes(16), registrations)})
-
-    async def create_topics(self, topics: tuple[NewTopic, ...]) -> list[Any]:
-        self.created += topics
-        if self.error is None or self.error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-            self.add_topic()
-        return [SimpleNamespace(error=self.error)]
-
-
-def coordinator(metadata: Metadata, *, may_have_fewer_replicas: bool = True) -> Coordinator[Notes]:
-    broker: Any = SimpleNamespace(
-        metadata=metadata,
-        create_topics=metadata.create_topics,
-        clock=RunningClock(),
-        executor=HeldExecutor(),
-        manager=SimpleNamespace(scrubber=SimpleNamespace(suspect=lambda log, offset: None)),
-    )
-    return Coordinator(
-        broker, TOPIC, SETTINGS, lambda partition: Notes(), may_have_fewer_replicas=may_have_fewer_replicas
-    )
-
-
-async def loaded(found: Coordinator[Notes], index: int) -> None:
-    await until(lambda: (driver := found.driver(index)) and driver.shard)
+from tests.unit.broker.coordinator_stage import PARTITIONS, SETTINGS, TOPIC, Metadata, coordinator, key_of
+from tests.unit.broker.shards import OTHER, Notes, Stage, outcome_of, read, run, write
 
 
 # the topic
@@ -128,23 +87,27 @@ def test_a_key_belongs_to_the_partition_that_javas_hash_says() -> None:
     run(story())
 
 
+async def code_of(found: Coordinator[Notes], key: str) -> Any:
+    return await outcome_of(found.execute(key, read(b"a")))
+
+
 def test_a_key_of_another_brokers_partition_is_not_coordinated_here() -> None:
     async def story() -> None:
         metadata = Metadata()
-        metadata.add_topic()
-        with pytest.raises(KafkaError) as refused:
-            coordinator(metadata).execute("orders", read(b"a"))
-        assert refused.value.code is ErrorCode.NOT_COORDINATOR
+        metadata.add_topic(leader=OTHER)
+        assert await code_of(coordinator(metadata), "orders") is ErrorCode.NOT_COORDINATOR
+
+    run(story())
+
+
+def test_no_topic_is_not_coordinator() -> None:
+    async def story() -> None:
+        assert await code_of(coordinator(Metadata()), "orders") is ErrorCode.NOT_COORDINATOR
 
     run(story())
 
 
 # leadership
-
-
-def key_of(index: int) -> str:
-    """A key that belongs to a partition."""
-    return next(key for key in map(str, range(1000)) if partition_of(key, PARTITIONS) == index)
 
 
 def test_a_shard_comes_and_goes_with_the_leadership(tmp_path: Path) -> None:
@@ -154,26 +117,28 @@ def test_a_shard_comes_and_goes_with_the_leadership(tmp_path: Path) -> None:
         found, stage, key = coordinator(metadata), Stage(tmp_path), key_of(0)
         stage.lead()
         found.follow(stage.partition)
-        assert await outcome_of(found.execute(key, read(b"a"))) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        await loaded(found, 0)
         assert await outcome_of(found.execute(key, write(b"a", b"kept"))) == "wrote a"
 
-        waiting = found.execute(key, lambda shard, token, now: write(b"b")(shard, "nobody", now))
+        waiting = asyncio.ensure_future(found.execute(key, write_without_reply))
+        await asyncio.sleep(0)
         stage.lose()
+        metadata.add_topic(leader=OTHER)
         found.follow(stage.partition)
         assert await outcome_of(waiting) is ErrorCode.NOT_COORDINATOR
         assert found.drivers() == []
-        with pytest.raises(KafkaError) as refused:
-            found.execute(key, read(b"a"))
-        assert refused.value.code is ErrorCode.NOT_COORDINATOR
+        assert await code_of(found, key) is ErrorCode.NOT_COORDINATOR
 
         stage.lead()
+        metadata.add_topic()
         found.follow(stage.partition)
-        await loaded(found, 0)
         assert await outcome_of(found.execute(key, read(b"a"))) == b"kept"
         found.close()
 
     run(story())
+
+
+def write_without_reply(shard: Notes, token: Token, now: Now) -> Outcome:
+    return write(b"b")(shard, "another token", now)
 
 
 def test_the_same_epoch_keeps_the_shard_and_a_new_one_loads_it_again(tmp_path: Path) -> None:

@@ -59,12 +59,8 @@ class Bench:
             metadata=SimpleNamespace(image=SimpleNamespace(partition=lambda topic, index: True)),
             metrics=SimpleNamespace(error=lambda key, code: None),
             replicas=SimpleNamespace(partitions={(TOPIC, 0): self.partition}, get=lambda topic, index: self.partition),
-            transactions=SimpleNamespace(execute=lambda *_: self.verdict),
-            groups=SimpleNamespace(
-                partition_for=lambda group: 0,
-                driver=lambda index: SimpleNamespace(partition=self.partition),
-                execute=self._commit_offsets,
-            ),
+            transactions=SimpleNamespace(loaded=lambda _: SimpleNamespace(execute=lambda *_: self.verdict)),
+            groups=SimpleNamespace(ready=self._group_shard, execute=self._commit_offsets),
         )
 
     def context(self, version: int) -> Any:
@@ -73,6 +69,9 @@ class Bench:
     def end(self, epoch: int) -> None:
         marker = EndMarker(ControlType.COMMIT, coordinator_epoch=0)
         self.partition.append_end_marker(marker, PRODUCER, epoch, 0, NOW_MS)
+
+    async def _group_shard(self, group: str) -> Any:
+        return SimpleNamespace(partition=self.partition)
 
     def _commit_offsets(self, *_: object) -> asyncio.Future[TxnOffsetCommitResponse]:
         self.committed += 1

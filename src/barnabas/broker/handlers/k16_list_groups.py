@@ -18,9 +18,10 @@ async def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResp
     response = ListGroupsResponse()
     for driver in context.broker.groups.drivers():
         try:
-            response.groups += await driver.execute(
-                lambda shard, token, now: shard.list_groups(request.states_filter, request.types_filter, token)
-            )
+            if await driver.ready():
+                response.groups += await driver.execute(
+                    lambda shard, token, now: shard.list_groups(request.states_filter, request.types_filter, token)
+                )
         except KafkaError as error:
             return ListGroupsResponse(error_code=error.code)
     return response

@@ -48,7 +48,7 @@ async def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffset
     if known:
         try:
             producer = Producer(request.producer_id, request.producer_epoch)
-            guards = _guards(request.group_id, producer, broker)
+            guards = await _guards(request.group_id, producer, broker)
             is_added = context.version >= _FIRST_VERSION_THAT_ADDS
             errors = await join_transaction(broker, request.transactional_id, *producer, guards, is_added=is_added)
             for code in refused(errors, guards).values():
@@ -64,14 +64,11 @@ async def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffset
     return response
 
 
-def _guards(group_id: str, producer: Producer, broker: Broker) -> dict[PartitionKey, Guard]:
+async def _guards(group_id: str, producer: Producer, broker: Broker) -> dict[PartitionKey, Guard]:
     """The one partition of offsets that is written to. What coordinators write has no sequence."""
-    index = broker.groups.partition_for(group_id)
-    driver = broker.groups.driver(index)
-    if driver is None:
-        raise KafkaError(ErrorCode.NOT_COORDINATOR)
-    producers, now_ms = driver.partition.log.producers, broker.clock.now_ms()
-    return {(OFFSETS_TOPIC, index): Guard.set(producers, *producer, NO_SEQUENCE, now_ms, is_added=False)}
+    log = (await broker.groups.ready(group_id)).partition.log
+    producers, now_ms = log.producers, broker.clock.now_ms()
+    return {(OFFSETS_TOPIC, log.partition): Guard.set(producers, *producer, NO_SEQUENCE, now_ms, is_added=False)}
 
 
 def _as_known(code: ErrorCode, version: int) -> ErrorCode:

@@ -20,9 +20,10 @@ async def handle(request: ListTransactionsRequest, context: Context) -> ListTran
         wanted = TransactionFilter(request)
         response = ListTransactionsResponse(unknown_state_filters=wanted.unknown_states)
         for driver in context.broker.transactions.drivers():
-            response.transaction_states += await driver.execute(
-                lambda shard, token, now: shard.list_transactions(wanted, token, now)
-            )
+            if await driver.ready():
+                response.transaction_states += await driver.execute(
+                    lambda shard, token, now: shard.list_transactions(wanted, token, now)
+                )
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code)
     return response
