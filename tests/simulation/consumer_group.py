@@ -17,7 +17,6 @@ from barnabas.client.group.member import GroupMember
 from barnabas.client.group.options import GroupOptions
 from barnabas.client.group.values import OffsetAndMetadata, Subscription
 from barnabas.client.metadata import TopicPartition
-from barnabas.coordination.memory import MemoryMetadata
 from barnabas.core.errors import KafkaError
 from tests.checker import history as events
 from tests.checker.checker import anomalies
@@ -41,6 +40,7 @@ from tests.simulation.machine import Machine
 from tests.simulation.own_producers import own_client
 from tests.simulation.own_readers import GROUP_SETTINGS, PROTOCOLS, plain, told
 from tests.simulation.simulated_process import Process
+from tests.simulation.watched_metadata import WatchedMetadata
 from tests.simulation.world import Verdict, World
 
 MAX_STEPS = 2_000_000
@@ -172,7 +172,7 @@ class Run:
     def __init__(self, world: World, plan: Plan) -> None:
         self._world = world
         self._plan = plan
-        self._machine = Machine(world, MemoryMetadata(), BROKER_ID, ["/disk-1/data"], SETTINGS)
+        self._machine = Machine(world, WatchedMetadata(), BROKER_ID, ["/disk-1/data"], SETTINGS)
         protocol = PROTOCOLS[world.seed % len(PROTOCOLS)]
         self._options = GroupOptions(
             group_id=GROUP, max_poll_interval_ms=20_000, default_api_timeout_ms=15_000, **protocol

@@ -12,14 +12,16 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from barnabas.broker.app import Broker
-from barnabas.coordination.memory import Faults, MemoryMetadata
+from barnabas.coordination.memory import Faults
 from barnabas.core.broker_config import BrokerConfig
 from tests.checker.history import Fault, TopicPartition
+from tests.simulation.coordinator_watch import watch_coordinators
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.simulation.simulated_executor import SimulatedExecutor
 from tests.simulation.simulated_process import Process, ProcessKilled, current_process
 from tests.simulation.simulated_store import SimulatedStore
 from tests.simulation.virtual_loop import SimulationError
+from tests.simulation.watched_metadata import WatchedMetadata
 from tests.simulation.world import SIMULATED, World
 
 START_LIMIT_S = 300.0
@@ -36,7 +38,7 @@ class Machine:
     def __init__(
         self,
         world: World,
-        metadata: MemoryMetadata,
+        metadata: WatchedMetadata,
         broker_id: int,
         data_dirs: Sequence[str],
         settings: Mapping[str, str],
@@ -118,6 +120,7 @@ class Machine:
             boot_id=f"{self.host}/boot-{self.boot}",
         )
         broker.metadata.snapshot_every = SNAPSHOT_EVERY
+        watch_coordinators(self._world, broker, self._metadata)
         await broker.start()
         return broker
 

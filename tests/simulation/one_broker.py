@@ -13,7 +13,6 @@ import contextlib
 import random
 from collections.abc import Iterator
 
-from barnabas.coordination.memory import MemoryMetadata
 from tests.checker.checker import anomalies
 from tests.checker.expectations import Expectations
 from tests.checker.history import Fault, FinalLog, Polled, PowerCut, Recovered, TopicPartition
@@ -25,6 +24,7 @@ from tests.simulation.fault_plan import BreakDisk, Crash, Disturb, Plan, Stop, s
 from tests.simulation.machine import Machine, SegmentBytes
 from tests.simulation.producer import Producer
 from tests.simulation.virtual_loop import SimulationError
+from tests.simulation.watched_metadata import WatchedMetadata
 from tests.simulation.world import Verdict, World
 
 DATA_DIRS = ("/disk-1/data", "/disk-2/data")
@@ -74,7 +74,7 @@ class Run:
         self._plan = plan
         self._rng = world.stream("run")
         data_dirs = DATA_DIRS[: self._rng.randint(1, len(DATA_DIRS))]
-        self._machine = Machine(world, MemoryMetadata(), BROKER_ID, data_dirs, SETTINGS)
+        self._machine = Machine(world, WatchedMetadata(), BROKER_ID, data_dirs, SETTINGS)
         self._log_before: dict[TopicPartition, SegmentBytes] = {}
         self._stopping = False
         self.producers: list[Producer] = []

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+from barnabas.broker.coordinators import Coordinator
 from barnabas.client.consume.chunks import Chunk
 from barnabas.client.group.commits import Commits
 from barnabas.client.group.values import GroupMetadata
@@ -30,7 +31,7 @@ from barnabas.coordination.memory import MemoryMetadata
 from barnabas.coordinator.classic_state import ClassicGroupBase
 from barnabas.coordinator.consumer_view import ConsumerGroupView
 from barnabas.coordinator.transaction import ONGOING, Transaction
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.net.channel import Channel
 from barnabas.storage.leader_epochs import LeaderEpochs
 from barnabas.storage.log import Log
@@ -138,6 +139,14 @@ async def _wait_for_nothing(self: Sender, error: KafkaError) -> None:
     self.fates.failures.clear()
 
 
+async def _refuse_while_loading(self: Coordinator[Any], key: str) -> Any:
+    """As it once was: a broker refused what FindCoordinator had sent it, until its shard was there."""
+    driver = self.loaded(key)
+    if driver is None:
+        raise KafkaError(ErrorCode.NOT_COORDINATOR)
+    return driver
+
+
 def _trust(*arguments: Any, is_clean: bool) -> Any:
     return broker_goes(*arguments, is_clean=True)
 
@@ -214,11 +223,14 @@ BUGS = {
     "a-wait-for-nothing": PlantedBug(
         THREE, 25, ("Set of Tasks/Futures is empty",), instead(Sender, "discard", _wait_for_nothing)
     ),
+    "a-coordinator-that-is-named-too-early": PlantedBug(
+        GROUP, 0, ("wrong coordinator",), instead(Coordinator, "ready", _refuse_while_loading)
+    ),
     "a-future-that-nobody-waits-for": PlantedBug(
         THREE, None, ("never looked at", "exception was never retrieved"), instead(Channel, "_call", _wait_for_ever)
     ),
 }
-"""The last four were real."""
+"""The last five were real."""
 
 
 def planted(bug: str) -> AbstractContextManager[Any]:

@@ -14,7 +14,6 @@ from barnabas.client.client import Client
 from barnabas.client.errors import DeliveryTimeout
 from barnabas.client.produce.delivery import Delivery
 from barnabas.client.producer import Producer
-from barnabas.coordination.memory import MemoryMetadata
 from tests.checker.history import UNTOLD, TopicPartition
 from tests.simulation.admin import Topic, create_topics
 from tests.simulation.brokers import Brokers
@@ -22,6 +21,7 @@ from tests.simulation.consumer import read_to_end
 from tests.simulation.fault_plan import draw_disturbance
 from tests.simulation.machine import Machine
 from tests.simulation.three_brokers import BROKER_IDS, SETTINGS
+from tests.simulation.watched_metadata import WatchedMetadata
 from tests.simulation.world import World
 
 TOPIC = Topic("safe", 3, (("min.insync.replicas", "2"),), 3)
@@ -39,7 +39,7 @@ class Run:
         """Per partition, what the producer told of each record."""
         self.found: dict[int, dict[int, int]] = {}
         """Per partition, the offsets of the records that are there in the end."""
-        metadata = MemoryMetadata()
+        metadata = WatchedMetadata()
         self.machines = [Machine(world, metadata, each, ("/disk/data",), SETTINGS) for each in BROKER_IDS]
 
     async def main(self) -> None:

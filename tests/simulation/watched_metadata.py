@@ -16,7 +16,7 @@ from tests.checker.history import TopicPartition
 class WatchedMetadata(MemoryMetadata):
     """The store itself, which takes changes from nobody but the controller of its time."""
 
-    def __init__(self, watcher: Callable[[images.Image, images.Image], None]) -> None:
+    def __init__(self, watcher: Callable[[images.Image, images.Image], None] = lambda before, after: None) -> None:
         super().__init__()
         self._watcher = watcher
         self.image = images.EMPTY

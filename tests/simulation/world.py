@@ -45,6 +45,8 @@ class World:
         self.loop = VirtualLoop(shuffle=self.stream("order") if seed % 2 else None, max_steps=max_steps)
         self.history = History(self.loop.time)
         self.clock = VirtualClock(self.loop)
+        self.problems: list[str] = []
+        """Invariants that were seen broken."""
         self.network = SimulatedNetwork(self.loop, self.stream("network"), self.history.trace, LATENCY_S)
 
     def stream(self, name: str) -> random.Random:
@@ -85,7 +87,7 @@ class World:
                 self.loop.close()
         finally:
             logger.removeHandler(errors)
-        return problems + errors.lines
+        return problems + errors.lines + self.problems
 
 
 @contextmanager

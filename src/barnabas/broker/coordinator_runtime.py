@@ -1,9 +1,9 @@
 """Drives the shards of one internal topic: load, execute, wait for the watermark, keep time.
 
-A shard lives where its partition is led. When leadership comes it is loaded from the log; requests wait for that with
-`ready`, for `LOAD_PATIENCE_S` after the load began, and get COORDINATOR_LOAD_IN_PROGRESS from a load that takes longer. It
-is loaded when everything that was read is committed. When leadership goes, the shard is dropped, and waiting requests
-get NOT_COORDINATOR.
+A shard lives where its partition is led. When leadership comes it is loaded from the log, which is done when everything
+that was read is committed. Requests wait for that with `ready`, for `LOAD_PATIENCE_S` after the load began; a load that
+takes longer answers COORDINATOR_LOAD_IN_PROGRESS. When leadership goes, the shard is dropped, and waiting requests get
+NOT_COORDINATOR.
 
 An operation changes the shard at once and gives records. They are appended together, and the replies leave when the
 watermark has passed them; a read has no records, and leaves when everything that was appended before it is committed.

@@ -9,7 +9,8 @@ A handler is a function `(request, context) -> response`, in `handlers/` under t
 - a coroutine, for the slow roads: then its connection waits for it, as Kafka's clients expect of admin calls.
 
 A plain function sees the receive buffer itself: nothing of the request's bytes may be kept once it has returned. An
-`async def`, and a function marked with `keeps_request`, gets a copy. A client's mistake costs one log line, one counter and at most that client's connection.
+`async def`, and a function marked with `keeps_request`, gets a copy. A client's mistake costs one log line, one counter
+and at most that client's connection.
 """
 
 from __future__ import annotations

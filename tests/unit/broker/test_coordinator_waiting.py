@@ -1,4 +1,4 @@
-"""Requests that reach a coordinator before its shard serves wait for it: NOT_COORDINATOR is for leadership that moved."""
+"""Requests that reach a coordinator before its shard serves wait; NOT_COORDINATOR means that leadership moved."""
 
 from __future__ import annotations
 

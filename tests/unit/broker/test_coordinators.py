@@ -15,7 +15,6 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from tests.unit.broker.coordinator_stage import PARTITIONS, SETTINGS, TOPIC, Metadata, coordinator, key_of
 from tests.unit.broker.shards import OTHER, Notes, Stage, outcome_of, read, run, write
 
-
 # the topic
 
 
