@@ -11,7 +11,7 @@ RELEASE := .release
 .DEFAULT_GOAL := help
 # A half-made .venv is made again.
 .DELETE_ON_ERROR:
-.PHONY: help setup java run demo test check fmt wheel bench chaos simulate fuzz soak peers clean
+.PHONY: help setup java run demo test quick proof check fmt wheel bench chaos simulate fuzz soak peers clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -25,8 +25,17 @@ run: $(VENV)/.base ## Run a broker on 127.0.0.1:9092 (sets up only what the brok
 demo: $(VENV)/.spark java ## Clicks and orders through three brokers and Spark into tables, in two minutes
 	@exec $(BIN)/python -m examples.demo $(ARGS)
 
-test: setup peers ## Run all tests, some side by side (with ARGS: those that they name, one after the other)
-	$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests.side_by_side)
+# Four processes for two cores: many tests wait for other programs.
+WORKERS ?= 4
+test: setup peers ## Run the tests, four at a time (with ARGS: those that it names, one after the other)
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m "not proof")
+
+quick: setup ## Run the unit tests that need no program of others
+	BARNABAS_TEST_WITHOUT_PEERS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not proof and not peers" \
+	  tests/unit tests/checker $(ARGS)
+
+proof: setup peers ## Run the long programs: simulated hours, chaos, planted bugs, fuzzing, kills of pipelines: MINUTES=60
+	$(BIN)/python -m tests.proof --minutes $(or $(MINUTES),60) $(ARGS)
 
 check: setup ## Check format, lint, types and layers
 	$(BIN)/ruff format --check .

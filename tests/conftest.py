@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import uuid
 from collections.abc import Iterator
 
@@ -15,14 +16,29 @@ import confluent_kafka.admin
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import grouping
 from tests.peers import QUICK_JVM, BarnabasServer, Broker, KafkaServer, NewTopic, collect_sockets, eventually
+from tests.progress import Progress
 
 # A shell's background job ignores Ctrl-C, and so would every program that it starts: those that tests interrupt too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Hundreds of processes start here, and each would compile every module anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # How long examples take to be made and run says more of the machine than of the test.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Progress(config), "progress")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    grouping.arrange(items)
 
 
 @pytest.fixture(scope="session")

@@ -117,6 +117,8 @@ def java_build(source: Path, classes: Path) -> str:
 
 
 def _program(name: str, what_to_install: str) -> str:
+    if os.environ.get("BARNABAS_TEST_WITHOUT_PEERS"):
+        pytest.fail(f"this test uses {name}: mark it with pytest.mark.peers")
     return shutil.which(name) or absent(f"{name} is not on the PATH: run `make peers` or install {what_to_install}")
 
 

@@ -19,7 +19,7 @@ WITHIN_S = 600
 QUIETLY = ("--rate", "100", "--longest", "5", "--unrecorded")
 
 
-@pytest.mark.alone  # sessions and in-sync replicas count seconds
+@pytest.mark.proof
 @pytest.mark.timeout(WITHIN_S + 30)
 @pytest.mark.parametrize("number", [0, 1], ids=["three-brokers-on-a-file", "five-brokers-on-zookeeper"])
 def test_no_anomaly_in_a_minute_of_chaos(number: int) -> None:

@@ -1,6 +1,7 @@
 """Runs seeds of the simulation, and looks closer at one of them.
 
     python -m tests.simulation 1000                                     a thousand fresh seeds, in every scenario
+    python -m tests.simulation --minutes 30                             for half an hour
     python -m tests.simulation 1000 --first 5000 --scenario one_broker  these seeds of this scenario
     python -m tests.simulation --scenario three_brokers --replay 571    one seed: its plan of faults and its history
     python -m tests.simulation --scenario three_brokers --shrink 571    a shorter plan that fails, too
@@ -13,6 +14,8 @@ something was wrong, or a planted bug was not found.
 from __future__ import annotations
 
 import argparse
+import itertools
+import math
 import sys
 import time
 from pathlib import Path
@@ -42,12 +45,14 @@ def main() -> int:
     if arguments.plant:
         return _look_for(arguments.plant, range(arguments.first or 0, (arguments.first or 0) + arguments.seeds))
     first = fresh_seed() if arguments.first is None else arguments.first
-    return _run(range(first, first + arguments.seeds), arguments.scenario or list(SCENARIOS))
+    seeds = sys.maxsize - first if arguments.minutes else arguments.seeds
+    return _run(range(first, first + seeds), arguments.scenario or list(SCENARIOS), arguments.minutes)
 
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m tests.simulation", description="runs seeds of the simulation")
     parser.add_argument("seeds", type=int, nargs="?", default=100, help="how many; 100 if not said")
+    parser.add_argument("--minutes", type=float, default=0, help="as many as fit into this time instead")
     parser.add_argument("--first", type=int, help="the first of them; a fresh one if not said")
     parser.add_argument("--scenario", action="append", choices=SCENARIOS, default=[], help="all of them if not said")
     parser.add_argument("--replay", type=int, metavar="SEED", help="run one seed, and print all about it")
@@ -57,10 +62,13 @@ def _parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _run(seeds: range, scenarios: list[str]) -> int:
-    print(f"seeds {seeds.start} to {seeds.stop - 1} of {', '.join(scenarios)}", flush=True)
-    tally, progress = Tally(), _Progress(len(seeds) * len(scenarios))
-    for judgement in sweep(cases(seeds, scenarios)):
+def _run(seeds: range, scenarios: list[str], minutes: float) -> int:
+    """All of the seeds, or, with `minutes`, those that are begun before they are over."""
+    print(f"seeds from {seeds.start} of {', '.join(scenarios)}", flush=True)
+    tally, progress = Tally(), _Progress(0 if minutes else len(seeds) * len(scenarios))
+    ends = time.monotonic() + minutes * 60 if minutes else math.inf
+    some = itertools.takewhile(lambda _: time.monotonic() < ends, cases(seeds, scenarios))
+    for judgement in sweep(some):
         tally.add(judgement)
         if judgement.problems:
             progress.clear()
@@ -130,12 +138,13 @@ class _Progress:
     """One line that changes, on a terminal; elsewhere a line now and then."""
 
     def __init__(self, expected: int) -> None:
+        """`expected` runs; 0 if that is not known."""
         self._expected = expected
         self._is_terminal = sys.stderr.isatty()
         self._shown = time.monotonic()
 
     def show(self, tally: Tally) -> None:
-        line = f"{tally} ({100 * tally.runs // self._expected} %)"
+        line = f"{tally} ({100 * tally.runs // self._expected} %)" if self._expected else str(tally)
         if self._is_terminal:
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
         elif time.monotonic() - self._shown > LINE_S:

@@ -12,10 +12,19 @@ from tests.simulation.planted_bugs import BUGS
 from tests.simulation.sweep import judge
 
 ENOUGH_SEEDS = 12
+SAMPLE = {"a-retry-taken-for-new", "a-leader-epoch-reused", "a-coordinator-that-is-named-too-early"}
+"""One for each scenario; the others are looked for in the proof."""
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("bug", [bug for bug, planted in BUGS.items() if planted.seed is not None])
+@pytest.mark.parametrize(
+    "bug",
+    [
+        pytest.param(bug, marks=() if bug in SAMPLE else pytest.mark.proof)
+        for bug, planted in BUGS.items()
+        if planted.seed is not None
+    ],
+)
 def test_a_planted_bug_is_found(bug: str) -> None:
     wanted = BUGS[bug]
     assert wanted.seed is not None

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
+import math
 import random
 import sys
 import tempfile
@@ -60,10 +62,14 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=30, help="for each kind of sink")
     parser.add_argument("--sinks", default=",".join(sinks), help=f"some of {', '.join(sinks)}")
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no other sink after this time")
     chosen = parser.parse_args()
-    for sink in chosen.sinks.split(","):
+    wanted = chosen.sinks.split(",")
+    for sink in wanted:
         if sink not in sinks:
             parser.error(f"there is no sink {sink!r} here: {', '.join(sinks)}")
+    ends = time.monotonic() + chosen.minutes * 60
+    for sink in itertools.takewhile(lambda _: time.monotonic() < ends, wanted):
         with tempfile.TemporaryDirectory(prefix=f"barnabas-soak-{sink}-") as directory:
             soak(sink, chosen.kills, chosen.seed, Path(directory))
     return 0

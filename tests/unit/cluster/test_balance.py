@@ -115,7 +115,7 @@ def test_too_few_brokers_are_named() -> None:
         balance(placed((1, 2), 2, 2), {1: None})
 
 
-@pytest.mark.alone
+@pytest.mark.proof
 def test_ten_thousand_partitions_are_planned_in_seconds() -> None:
     before = {}
     for number in range(1000):

@@ -12,7 +12,7 @@ from tests.unit.cluster.clusters import TestCluster
 
 PARTITIONS = 10_000
 MAX_SECONDS = 1.0  # of this thread's own time
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.proof
 
 
 @pytest.fixture(scope="module")

@@ -188,7 +188,7 @@ def test_an_image_shares_what_did_not_change() -> None:
     assert before.topics["orders"].partitions[1].leader == 1, "an image never changes"
 
 
-@pytest.mark.alone
+@pytest.mark.proof
 def test_one_change_among_ten_thousand_partitions_is_cheap() -> None:
     rng = Random(1)
     image = fold(*topic("big", rng.randbytes(16), 5_000))

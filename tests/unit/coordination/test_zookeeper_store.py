@@ -278,7 +278,7 @@ def test_a_call_to_a_silent_server_fails_in_time_and_says_where_and_what_to_do(z
     run(body)
 
 
-@pytest.mark.alone
+@pytest.mark.proof
 def test_the_loop_turns_while_the_server_is_silent(zookeeper_path: str) -> None:
     async def body() -> None:
         async with behind_proxy(zookeeper_path, session_timeout_s=10.0, request_timeout_s=1.0) as (store, proxy):

@@ -170,7 +170,7 @@ def test_range_leaves_members_beyond_the_partitions_with_nothing() -> None:
     assert assign_range({"a": member(A), "b": member(A)}, {A: 1}) == {"a": {A: frozenset({0})}, "b": {}}
 
 
-@pytest.mark.alone
+@pytest.mark.proof
 def test_a_thousand_members_and_ten_thousand_partitions_take_about_a_second_at_most() -> None:
     ids = [number.to_bytes(16, "big") for number in range(1, 101)]
     counts = dict.fromkeys(ids, 100)

@@ -30,7 +30,7 @@ def test_what_is_no_regular_expression_is_said_to_be_none(regex: str) -> None:
     assert matching_topics(regex, ["a", "["]) == frozenset()
 
 
-@pytest.mark.alone
+@pytest.mark.proof
 def test_no_pattern_takes_long() -> None:
     started = time.perf_counter()
     matching_topics("(a|a)*(a|aa)+(.*)*x?y", ["a" * 249] * 200)

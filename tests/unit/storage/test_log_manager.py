@@ -416,7 +416,7 @@ async def test_silent_producers_expire(tmp_path: Path) -> None:
         await asyncio.wait_for(_until(lambda: not log.producers.entries), 10)
 
 
-@pytest.mark.alone
+@pytest.mark.proof
 @on_a_loop
 async def test_a_thousand_partitions_open_in_two_seconds(tmp_path: Path) -> None:
     async with managed(tmp_path) as run:
