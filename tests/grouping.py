@@ -29,7 +29,10 @@ LONGEST_FIRST = ("spark", "kafka", "packaging", "cluster", "interop", "simulatio
 def arrange(items: list[pytest.Item]) -> None:
     """Name the group of every test, and put long groups first; within a group, the order stays."""
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+        group = group_of(item)
+        item.add_marker(pytest.mark.xdist_group(group))
+        if group in SERVERS.values():
+            item.add_marker(pytest.mark.peers)
     items.sort(key=_rank)
 
 

@@ -35,7 +35,8 @@ class Progress:
 
     @property
     def _reporter(self) -> TerminalReporter:
-        reporter: TerminalReporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        assert isinstance(reporter, TerminalReporter)
         return reporter
 
     # counting

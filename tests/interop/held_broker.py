@@ -14,6 +14,7 @@ from typing import Any
 from barnabas.broker.coordinator_runtime import ShardDriver
 from barnabas.broker.coordinators import Coordinator
 from barnabas.cli.main import main
+from barnabas.storage.log_config import LogConfig
 from barnabas.storage.manager import LogManager
 
 HELD_FOR_S = 10.0  # at most
@@ -31,10 +32,12 @@ def hold(what: str) -> None:
         async with asyncio.timeout(HELD_FOR_S):
             await is_awaited.wait()
 
-    async def held_create_many(self: LogManager, topic: str, partitions: Sequence[int], *rest: Any) -> None:
+    async def held_create_many(
+        self: LogManager, topic: str, partitions: Sequence[int], topic_id: bytes, config: LogConfig
+    ) -> None:
         if topic.startswith("__"):
             await until_awaited()
-        await create_many(self, topic, partitions, *rest)
+        await create_many(self, topic, partitions, topic_id, config)
 
     async def held_load(self: ShardDriver[Any]) -> None:
         await until_awaited()
