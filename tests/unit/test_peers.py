@@ -19,6 +19,7 @@ ABSENT: list[tuple[Callable[[], object], str]] = [
 @pytest.fixture(autouse=True)
 def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("BARNABAS_TEST_WITHOUT_PEERS", raising=False)
     monkeypatch.setattr(peers, "KAFKA_JARS", tmp_path / "kafka")
 
 

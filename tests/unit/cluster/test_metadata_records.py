@@ -118,6 +118,7 @@ def as_json(record: Any, version: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.peers
 def test_kafkas_own_tool_reads_every_version_of_every_record(tmp_path: Path) -> None:
     sent = [(key, full(cls, version), version) for key, cls in r.KEYS.items() for version in versions(cls)]
     batch = BatchBuilder()

@@ -156,6 +156,7 @@ def test_records_are_deleted_on_all_in_sync_replicas_before_the_answer(tmp_path:
     asyncio.run(scenario())
 
 
+@pytest.mark.peers
 def test_kafka_reads_a_followers_segments(tmp_path: Path) -> None:
     async def scenario() -> list[Path]:
         async with running(tmp_path, 2, segment_bytes=2000, index_interval_bytes=100) as cluster:

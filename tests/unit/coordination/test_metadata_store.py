@@ -50,7 +50,7 @@ class Cluster:
             await store.close()
 
 
-@pytest.fixture(params=["memory", "embedded", "zookeeper"])
+@pytest.fixture(params=["memory", "embedded", pytest.param("zookeeper", marks=pytest.mark.peers)])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Body], None]:
     """Run the body of a test on a fresh store; nothing in it may take longer than ten seconds."""
     connect = request.getfixturevalue("zookeeper_path") if request.param == "zookeeper" else ""

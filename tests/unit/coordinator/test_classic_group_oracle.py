@@ -41,6 +41,8 @@ from tests.broker.wire_client import Client, Connection
 from tests.peers import QUICK_JVM, KafkaServer
 from tests.unit.coordinator.classic_groups import Bench, subscription
 
+pytestmark = pytest.mark.peers
+
 R = TypeVar("R")
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = ClassicState

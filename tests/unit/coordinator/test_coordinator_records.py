@@ -100,6 +100,7 @@ def test_a_record_of_any_version_comes_back(topic: str, record_type: RecordType)
     assert decode(*encode_record(key, None)) == (key, None)
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("topic", TOPICS)
 def test_kafkas_own_tool_reads_every_version_of_every_record(topic: str, tmp_path: Path) -> None:
     _, types, _, option = TOPICS[topic]

@@ -16,6 +16,8 @@ from barnabas.core.properties import parse, render
 from barnabas.core.topic_keys import TOPIC_KEYS
 from tests.peers import kafka_tool
 
+pytestmark = pytest.mark.peers
+
 OTHER_DEFAULTS = {  # see the comments in the table
     "broker.id",
     "listeners",

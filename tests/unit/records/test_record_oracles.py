@@ -71,6 +71,7 @@ def test_uncompressed_batches_are_the_same_byte_for_byte(library: Any) -> None:
     assert bytes(theirs) == bytes(ours)
 
 
+@pytest.mark.peers
 def test_kafkas_own_dump_tool_reads_every_codec_and_the_control_batches(tmp_path: Path) -> None:
     log = tmp_path / "00000000000000000000.log"
     data, offset = bytearray(), 0
