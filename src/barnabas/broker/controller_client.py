@@ -11,13 +11,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from barnabas.broker.alter_partitions import AlterPartitions
-from barnabas.broker.controller_requests import SPEECHES
 from barnabas.cluster.events import AlterPartition, BrokerHeartbeat, CreateTopics, Event, RegisterBroker, Reply
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.net.channel import Channel
 
 if TYPE_CHECKING:
+    from barnabas.broker.alter_partitions import AlterPartitions
     from barnabas.broker.sessions import Sessions
     from barnabas.cluster.image import Endpoint
     from barnabas.cluster.metadata_log import MetadataLog
@@ -118,7 +117,7 @@ class ControllerClient:
         self._heartbeats = ControllerLink(network, metadata, listener, name, _SIGN_OF_LIFE_TIMEOUT_S)
         self._events = ControllerLink(network, metadata, listener, name, _ANSWER_TIMEOUT_S)
         self._forwarded = ControllerLink(network, metadata, listener, FORWARDED, _ANSWER_TIMEOUT_S)
-        self._alterations = AlterPartitions(self._events.request)
+        self._alterations: AlterPartitions | None = None
         self._links = {
             RegisterBroker: self._heartbeats,
             BrokerHeartbeat: self._heartbeats,
@@ -140,8 +139,15 @@ class ControllerClient:
         return await self._metadata.submit(event)
 
     async def _speak(self, event: Event[Reply]) -> Reply:
+        # Imported here, because a broker that is its own controller has no use for the requests.
         if isinstance(event, AlterPartition):
+            if self._alterations is None:
+                from barnabas.broker.alter_partitions import AlterPartitions
+
+                self._alterations = AlterPartitions(self._events.request)
             return await self._alterations.ask(event)  # type: ignore[return-value]
+        from barnabas.broker.controller_requests import SPEECHES
+
         speech = SPEECHES[type(event)]
         link = self._links.get(type(event), self._events)
         response = await link.request(speech.request(event, self.cluster_id), speech.version)
@@ -177,7 +183,8 @@ class ControllerClient:
         )
 
     def close(self) -> None:
-        self._alterations.close()
+        if self._alterations is not None:
+            self._alterations.close()
         for link in (self._heartbeats, self._events, self._forwarded):
             link.close()
 

@@ -20,11 +20,6 @@ from barnabas.coordinator.transaction import TopicPartition
 from barnabas.core import logs
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.control import ControlType, EndMarker
-from barnabas.wire.messages.k27_write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
@@ -131,11 +126,13 @@ class Markers:
         self, leader: int, led: list[TopicPartition], marker: MarkerToWrite
     ) -> dict[TopicPartition, ErrorCode]:
         """What another broker says of the partitions that it leads; of none, if it does not answer."""
-        topics: dict[str, WritableTxnMarkerTopic] = {}
+        from barnabas.wire.messages import k27_write_txn_markers as k27  # only brokers with peers send it
+
+        topics: dict[str, k27.WritableTxnMarkerTopic] = {}
         for partition in led:
-            topic = topics.setdefault(partition.topic, WritableTxnMarkerTopic(partition.topic))
+            topic = topics.setdefault(partition.topic, k27.WritableTxnMarkerTopic(partition.topic))
             topic.partition_indexes.append(partition.partition)
-        asked = WritableTxnMarker(
+        asked = k27.WritableTxnMarker(
             marker.producer_id,
             marker.producer_epoch,
             marker.commit,
@@ -144,7 +141,7 @@ class Markers:
             marker.transaction_version,
         )
         try:
-            response = await self._broker.peers.request(leader, WriteTxnMarkersRequest([asked]), _BETWEEN_BROKERS)
+            response = await self._broker.peers.request(leader, k27.WriteTxnMarkersRequest([asked]), _BETWEEN_BROKERS)
         except OSError:
             return {}
         return {

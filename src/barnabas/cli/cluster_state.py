@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from barnabas.client.admin.cluster import Cluster, ClusterDescription
@@ -13,6 +12,7 @@ from barnabas.client.admin.reassignments import Reassignment, Reassignments
 from barnabas.client.admin.topics import Topics
 from barnabas.client.client import Client
 from barnabas.client.metadata import NO_LEADER, PartitionInfo, TopicInfo, TopicPartition
+from barnabas.core.dataclass import dataclass
 
 MIN_ISR = "min.insync.replicas"
 NO_CONTROLLER = -1

@@ -6,13 +6,13 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from barnabas.cli.progress import Unit
 from barnabas.cli.progress import progress as bar
 from barnabas.client.admin.log_dirs import LogDirs
 from barnabas.client.client import Client
 from barnabas.client.metadata import TopicPartition
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import KafkaError
 
 OnProgress = Callable[[int, int], None]

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from crc32c import crc32c
-
 from barnabas.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, CorruptBatch, check_batch, read_header
 from barnabas.records.compression import Compression
+from barnabas.records.crc import crc32c
 from barnabas.records.reader import records_of
 
 Row = dict[str, Any]

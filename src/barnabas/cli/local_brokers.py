@@ -10,7 +10,6 @@ from pathlib import Path
 from barnabas.broker.app import StartError
 from barnabas.cli.output import Output, fail, show
 from barnabas.cli.serving import serve_broker
-from barnabas.cli.supervisor import Supervisor
 from barnabas.cli.up import DEFAULT_DATA_DIR, DEFAULT_HOST, DEFAULT_PORT
 from barnabas.core import logs
 from barnabas.core.broker_config import BrokerConfig
@@ -93,6 +92,8 @@ def up_several(
             "broker_pids": list(pids),
         }
         show(ready, output, f"ready {','.join(addresses)} data in {place}", indent=None)
+
+    from barnabas.cli.supervisor import Supervisor
 
     try:
         Supervisor(members, restart=restart).run(on_ready)

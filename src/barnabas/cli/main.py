@@ -6,6 +6,7 @@ A table names the verbs; each is one module with a typer `app`, imported only wh
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -22,6 +23,7 @@ from barnabas.cli.names import context_names
 
 _COMPLETE = "_BARNABAS_COMPLETE"
 """The variable by which a shell asks for words to complete, as `barnabas completion` has told it to."""
+_GC_THRESHOLD = 50_000  # a command makes few cycles, and the modules that it imports none worth a search
 
 
 class Verb(NamedTuple):
@@ -120,6 +122,7 @@ def barnabas(
 
 def main() -> None:
     """Run the command line: a failure is one line on standard error and exit code 1, a wrong usage exit code 2."""
+    gc.set_threshold(_GC_THRESHOLD)
     if _COMPLETE in os.environ:
         completion_init()
     if isinstance(sys.stdout, TextIOWrapper):

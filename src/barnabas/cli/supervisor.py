@@ -10,12 +10,12 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from barnabas.broker.app import StartError
 from barnabas.broker.siblings import PARENTS_SIGNALS, fork_broker
 from barnabas.core import logs
 from barnabas.core.broker_config import BrokerConfig
+from barnabas.core.dataclass import dataclass
 
 _log = logs.get_logger(__name__)
 _IN_ORDER_S = 0.8  # how long the brokers that still run wait for one that hands over to them

@@ -8,13 +8,14 @@ those given at the start serve as long as no other is known.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import zip_longest
 from random import Random
 from typing import Any, NamedTuple
 
 from barnabas.client.connections import Address, Connections
 from barnabas.client.errors import CannotReach, NoAnswer, refused
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 

@@ -11,9 +11,10 @@ beginning, end      the first record that is still there; after the last one (al
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
+
+from barnabas.core.dataclass import dataclass
 
 _DURATION = re.compile(r"(\d+)(ms|s|m|h|d|w)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, Self
@@ -31,6 +30,7 @@ from barnabas.client.produce.transaction_errors import NoTransaction
 from barnabas.client.produce.transactions import Transaction, Transactions
 from barnabas.client.serializers import Serializer, serializer
 from barnabas.client.session import Session
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import KafkaError
 from barnabas.records.compression import BY_NAME
 from barnabas.records.record import Header

@@ -7,10 +7,11 @@ One comparison serves the follower that applied every record and the one that ju
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from barnabas.cluster.image import ConfigResource, Image, Topic
+from barnabas.core.dataclass import dataclass
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -7,10 +7,11 @@ is a `Failure` in its place and leaves the others alone. An event about one thin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
 from barnabas.cluster.image import ConfigResource, Endpoint, SupportedFeature
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import ZERO_UUID
 

@@ -7,10 +7,11 @@ that holding on to an older one costs little and two of them can be compared by 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.ids import ZERO_UUID
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})

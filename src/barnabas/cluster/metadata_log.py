@@ -18,7 +18,7 @@ import asyncio
 import enum
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -43,6 +43,7 @@ from barnabas.coordination.store import (
     unpack,
 )
 from barnabas.core import logs
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from barnabas.cluster.records import Record
 from barnabas.core.broker_config import BrokerConfig
+from barnabas.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from barnabas.cluster.election import PartitionChanges
 from barnabas.cluster.events import AlteredReassignment, AlterReassignments, Failure, Reassignment
 from barnabas.cluster.image import Image, Partition
 from barnabas.cluster.outcome import Context, Outcome
 from barnabas.cluster.partition_change import settle
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from random import Random
 
 from barnabas.coordination.store import (
@@ -24,6 +23,7 @@ from barnabas.coordination.store import (
     Unknown,
     check_append,
 )
+from barnabas.core.dataclass import dataclass
 
 _BATCHES_PER_READ = 64
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from barnabas.core.dataclass import dataclass
 
 MAX_APPEND_BYTES = 512 * 1024
 """The most that one append or one snapshot chunk may hold when packed: half of what a znode takes by default."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
@@ -18,6 +18,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from barnabas.coordination.zookeeper_requests import Request, create_now, delete, facts, get, to_json
 from barnabas.coordination.zookeeper_session import Denied, ZooKeeperSession
 from barnabas.core import logs
+from barnabas.core.dataclass import dataclass
 
 _POLL_S = 0.1
 _SHORTEST_PATIENCE_S = 5.0  # ZooKeeper's own limits may stretch a time-out to two of its ticks

@@ -15,7 +15,7 @@ the epoch before the current one: the answer that told of the new one may have b
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 
 from barnabas.coordinator.assignors import ASSIGNORS, NO_PARTITIONS, MemberSpec
@@ -33,6 +33,7 @@ from barnabas.coordinator.outcome import Now, Outcome, Token
 from barnabas.coordinator.reconciliation import Reported, reconcile
 from barnabas.coordinator.subscriptions import Topics, compile_pattern, matching_topics, metadata_hash
 from barnabas.coordinator.timers import TimerKey, Timers
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import random_uuid, uuid_text
 from barnabas.wire.messages.k68_consumer_group_heartbeat import (

@@ -7,7 +7,7 @@ value: a change makes a new one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -19,6 +19,7 @@ from barnabas.coordinator.group_records import (
     ConsumerGroupMemberMetadataValue,
     TopicPartitions,
 )
+from barnabas.core.dataclass import dataclass
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1

@@ -12,8 +12,10 @@ told.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple, TypeAlias
+
+from barnabas.core.dataclass import dataclass
 
 Token: TypeAlias = Hashable
 """A request that is owed a reply."""

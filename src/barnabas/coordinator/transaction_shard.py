@@ -18,7 +18,7 @@ and the client is told to come again: COORDINATOR_LOAD_IN_PROGRESS, as in Kafka.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from barnabas.coordinator.outcome import CoordinatorRecord, Now, Outcome, Token
@@ -36,6 +36,7 @@ from barnabas.coordinator.transaction import (
 from barnabas.coordinator.transaction_listing import TransactionFilter, described, listed
 from barnabas.coordinator.transaction_log import decode_transaction, transaction_record
 from barnabas.coordinator.transaction_records import TransactionLogKey
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from barnabas.wire.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse

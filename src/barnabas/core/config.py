@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 
 Value: TypeAlias = Any  # bool, int, float, str, tuple[str, ...] or None: the type that the key declares

@@ -8,10 +8,10 @@ the records carry. The way back, into batches, is `column_batches`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Flag, auto
 from typing import TYPE_CHECKING, Any, Literal
 
+from barnabas.core.dataclass import dataclass
 from barnabas.records import engine
 from barnabas.records.batch import BatchHeader, headers, verify
 from barnabas.records.codec import LARGEST

@@ -13,12 +13,6 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from barnabas.records import append_codec as plain_append_codec
-from barnabas.records import codec as plain_codec
-from barnabas.records import column_codec as plain_column_codec
-from barnabas.records import compaction_codec as plain_compaction_codec
-from barnabas.records import row_codec as plain_row_codec
-
 SOURCES = ("codec.py", "column_codec.py", "row_codec.py", "compaction_codec.py", "append_codec.py")
 COMPILED_MODULE = "barnabas.records._codec_c"
 BUILD_COMMAND = "python setup.py build_ext --inplace"
@@ -50,9 +44,9 @@ def choose(pure: bool) -> Choice:
 
 
 def _plain(reason: str) -> Choice:
-    return Choice(
-        plain_codec, plain_column_codec, plain_row_codec, plain_compaction_codec, plain_append_codec, False, reason
-    )
+    from barnabas.records import append_codec, codec, column_codec, compaction_codec, row_codec
+
+    return Choice(codec, column_codec, row_codec, compaction_codec, append_codec, False, reason)
 
 
 def source_digest() -> str:

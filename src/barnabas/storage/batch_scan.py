@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from crc32c import crc32c
-
 from barnabas.core.seams import File
 from barnabas.records.batch import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
+from barnabas.records.crc import crc32c
 
 _CHUNK_BYTES = 1024 * 1024
 

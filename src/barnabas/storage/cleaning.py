@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.seams import Disk
 from barnabas.records import engine
 from barnabas.records.batch import (

@@ -17,8 +17,6 @@ import os
 import random
 from struct import Struct
 
-from crc32c import crc32c
-
 from barnabas.core import logs
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.seams import Disk
@@ -39,6 +37,7 @@ from barnabas.records.batch import (
     write_log_append_time,
 )
 from barnabas.records.control import ControlType, EndMarker, build_end_marker, parse_end_marker
+from barnabas.records.crc import crc32c
 from barnabas.storage import leader_epochs as epochs_file
 from barnabas.storage.flush import FlushJob
 from barnabas.storage.leader_epochs import EpochEntry, LeaderEpochs

@@ -23,10 +23,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from barnabas.records.crc import crc32c
 
 SNAPSHOT_SUFFIX = ".snapshot"
 NO_OFFSET = -1

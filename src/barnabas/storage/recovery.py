@@ -15,9 +15,9 @@ a clean stop and is damaged since is not cut: it stays in the log, which is know
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 
 from barnabas.core import logs
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import KafkaError
 from barnabas.core.seams import Disk
 from barnabas.records.batch import MAGIC, CorruptBatch, crc_of, headers

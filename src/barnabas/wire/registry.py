@@ -7,10 +7,11 @@ these a broker serves is the business of its handlers.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any
+
+from barnabas.core.dataclass import dataclass
 
 NEVER = 0x7FFF  # `flexible_since` of an API that has no flexible version
 

@@ -22,8 +22,11 @@ when decoded, and when encoded any buffer (`records` also anything that has a le
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias, TypeVar, dataclass_transform
+
+from barnabas.core.dataclass import dataclass, slotted
 
 T = TypeVar("T")
 
@@ -39,14 +42,15 @@ class Versions(NamedTuple):
     lowest: int
     highest: int
 
-    @classmethod
-    def parse(cls, text: str) -> Versions:
+    @staticmethod
+    @cache  # every field has three, and most are the same
+    def parse(text: str) -> Versions:
         if text == "none":
-            return cls(0, -1)
+            return Versions(0, -1)
         if text.endswith("+"):
-            return cls(int(text[:-1]), _LATEST)
+            return Versions(int(text[:-1]), _LATEST)
         lowest, _, highest = text.partition("-")
-        return cls(int(lowest), int(highest or lowest))
+        return Versions(int(lowest), int(highest or lowest))
 
     def has(self, version: int) -> bool:
         return self.lowest <= version <= self.highest
@@ -99,11 +103,10 @@ _ARRAY = Kind("array", None, [])
 _STRUCT = Kind("struct", None, None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Field:
     """One line of a table. `of` is the element of an array (a kind or a struct) or the class of a nested struct."""
 
-    name: str
     kind: Kind
     of: Kind | type | None
     versions: Versions
@@ -111,6 +114,10 @@ class Field:
     default: Any
     tag: int | None
     tagged: Versions
+    name: str = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
 
     @property
     def is_array(self) -> bool:
@@ -154,7 +161,7 @@ def _field(
         raise TypeError("`tag` and `tagged` go together")
     if kind is records and tag is not None:
         raise TypeError("records cannot be tagged: they travel as a part of their own")
-    return Field("", kind, of, Versions.parse(versions), Versions.parse(nullable), default, tag, Versions.parse(tagged))
+    return Field(kind, of, Versions.parse(versions), Versions.parse(nullable), default, tag, Versions.parse(tagged))
 
 
 class Schema(NamedTuple):
@@ -172,14 +179,14 @@ def _make_struct(cls: type[T]) -> type[T]:
         declared = cls.__dict__.get(name)
         if not isinstance(declared, Field):
             raise TypeError(f"{cls.__name__}.{name} declares no field: write one of the kinds of barnabas.wire.schema")
-        table.append(replace(declared, name=name))
+        table.append(declared)
         if declared.default == []:
             setattr(cls, name, field(default_factory=list))
         elif isinstance(declared.default, type):
             setattr(cls, name, field(default_factory=declared.default))
         else:
             setattr(cls, name, declared.default)
-    made = dataclass(slots=True)(cls)
+    made = slotted()(cls)
     made.__table__ = tuple(table)  # type: ignore[attr-defined]
     return made
 

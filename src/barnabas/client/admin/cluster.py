@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from barnabas.client.client import Client
 from barnabas.client.errors import refused
 from barnabas.client.metadata import BrokerInfo
 from barnabas.client.routes import ANY, CONTROLLER, ask_one
+from barnabas.core.dataclass import dataclass
 from barnabas.wire.messages.k60_describe_cluster import DescribeClusterRequest
 from barnabas.wire.messages.k64_unregister_broker import UnregisterBrokerRequest
 

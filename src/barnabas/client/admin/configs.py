@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ from barnabas.client.client import Client
 from barnabas.client.errors import refused
 from barnabas.client.outcomes import alone, refusal, settled
 from barnabas.client.routes import ANY, BROKERS, Place, ask, ask_one
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import KafkaError
 from barnabas.wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.wire.messages.k44_incremental_alter_configs import (

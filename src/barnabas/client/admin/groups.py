@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -24,6 +23,7 @@ from barnabas.coordinator.consumer_protocol import (
     decode_assignment,
     decode_subscription,
 )
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from barnabas.wire.messages.k15_describe_groups import DescribedGroupMember, DescribeGroupsRequest

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from barnabas.client.client import Client
@@ -11,6 +10,7 @@ from barnabas.client.errors import refused
 from barnabas.client.metadata import TopicPartition, by_topic
 from barnabas.client.outcomes import refusal, settled
 from barnabas.client.routes import BROKERS, ask_singly, serving_brokers
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k34_alter_replica_log_dirs import (
     AlterReplicaLogDir,

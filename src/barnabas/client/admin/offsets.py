@@ -6,7 +6,6 @@ They can be changed and deleted only while nobody in the group works on these pa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from barnabas.client.client import Client
@@ -17,6 +16,7 @@ from barnabas.client.metadata import TopicPartition, by_topic
 from barnabas.client.offsets import OffsetSpec
 from barnabas.client.outcomes import alone, refusal, settled
 from barnabas.client.routes import GROUPS, ask, ask_one
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from barnabas.client.client import Client
@@ -11,6 +10,7 @@ from barnabas.client.list_offsets import EARLIEST, LATEST, FoundOffset, Isolatio
 from barnabas.client.metadata import NO_LEADER, PartitionInfo, TopicInfo, TopicPartition
 from barnabas.client.outcomes import alone, refusal, settled
 from barnabas.client.routes import CONTROLLER, ask
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import KafkaError
 from barnabas.wire.messages.k37_create_partitions import (
     CreatePartitionsAssignment,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from barnabas.client.client import Client
 from barnabas.client.metadata import TopicPartition, by_topic
 from barnabas.client.outcomes import alone, refusal, settled
 from barnabas.client.routes import LEADERS, ask
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import KafkaError
 from barnabas.wire.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from barnabas.client.client import Client
 from barnabas.client.connections import Address
 from barnabas.client.errors import refused
 from barnabas.client.routes import ANY, ask_one
+from barnabas.core.dataclass import dataclass
 from barnabas.wire.messages.k55_describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from barnabas.wire.messages.k80_add_raft_voter import AddRaftVoterRequest, Listener
 from barnabas.wire.messages.k81_remove_raft_voter import RemoveRaftVoterRequest

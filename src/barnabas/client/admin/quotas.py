@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, Final, Literal
 
@@ -11,6 +10,7 @@ from barnabas.client.client import Client
 from barnabas.client.errors import refused
 from barnabas.client.outcomes import refusal, settled
 from barnabas.client.routes import ANY, CONTROLLER, ask, ask_one
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import KafkaError
 from barnabas.wire.messages.k48_describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from barnabas.wire.messages.k49_alter_client_quotas import (

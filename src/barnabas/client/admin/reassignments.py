@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from barnabas.client.client import Client
@@ -11,6 +10,7 @@ from barnabas.client.errors import refused
 from barnabas.client.metadata import TopicPartition, by_topic
 from barnabas.client.outcomes import refusal, settled
 from barnabas.client.routes import CONTROLLER, ask, ask_one
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import KafkaError
 from barnabas.wire.messages.k45_alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -6,7 +6,6 @@ What they have in common with other groups (list, describe, delete) is there: `a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from barnabas.client.client import Client
@@ -14,6 +13,7 @@ from barnabas.client.errors import refused
 from barnabas.client.metadata import TopicPartition, by_topic
 from barnabas.client.outcomes import alone, refusal, settled
 from barnabas.client.routes import GROUPS, ask, ask_one
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import KafkaError
 from barnabas.wire.messages.k90_describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,

@@ -6,13 +6,13 @@ What they have in common with other groups (list, delete, offsets) is there: `ad
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from barnabas.client.admin.groups import GroupState
 from barnabas.client.client import Client
 from barnabas.client.outcomes import alone, refusal, settled
 from barnabas.client.routes import GROUPS, ask
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import KafkaError
 from barnabas.wire.messages.k89_streams_group_describe import StreamsGroupDescribeRequest
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from barnabas.client.client import Client
 from barnabas.client.errors import refused
 from barnabas.client.routes import ANY, CONTROLLER, ask_one
+from barnabas.core.dataclass import dataclass
 from barnabas.wire.messages.k38_create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from barnabas.wire.messages.k39_renew_delegation_token import RenewDelegationTokenRequest
 from barnabas.wire.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from barnabas.client.client import Client
 from barnabas.client.metadata import PartitionInfo, TopicInfo, topic_error, topic_info
 from barnabas.client.outcomes import alone, refusal, settled
 from barnabas.client.routes import ANY, CONTROLLER, ask, ask_one
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import uuid_text
 from barnabas.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -15,6 +14,7 @@ from barnabas.client.metadata import TopicPartition
 from barnabas.client.outcomes import alone, refusal, settled
 from barnabas.client.produce.open_transaction import OpenTransaction
 from barnabas.client.routes import BROKERS, LEADERS, TRANSACTIONS, ask, ask_singly, serving_brokers
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k22_init_producer_id import InitProducerIdRequest
 from barnabas.wire.messages.k26_end_txn import EndTxnRequest

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import pbkdf2_hmac
 from secrets import token_bytes
@@ -14,6 +13,7 @@ from barnabas.client.errors import refused
 from barnabas.client.options import one_of
 from barnabas.client.outcomes import alone, refusal, settled
 from barnabas.client.routes import ANY, CONTROLLER, ask, ask_one
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import KafkaError
 from barnabas.wire.messages.k50_describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from barnabas.wire.messages.k51_alter_user_scram_credentials import (

@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from barnabas.client.consume.consumed import ConsumerRecord
 from barnabas.client.metadata import TopicPartition
+from barnabas.core.dataclass import dataclass
 from barnabas.records import engine
 from barnabas.records.batch import BatchHeader, CorruptBatch, headers, verify
 from barnabas.records.columns import Column, ColumnReader, Columns

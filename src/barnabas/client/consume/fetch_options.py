@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from barnabas.client.list_offsets import Isolation
+from barnabas.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

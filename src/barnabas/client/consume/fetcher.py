@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Coroutine, Hashable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.client.consume.chunks import Chunk
@@ -27,6 +26,7 @@ from barnabas.client.consume.positions import Begin, PartitionState
 from barnabas.client.consume.serving import serving_broker, why_unserved
 from barnabas.client.errors import CannotReach
 from barnabas.client.metadata import BrokerInfo, TopicPartition
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import KafkaError
 
 if TYPE_CHECKING:

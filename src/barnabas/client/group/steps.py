@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import Any, TypeAlias
+
+from barnabas.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.client.metadata import TopicPartition
+from barnabas.core.dataclass import dataclass
 
 
 class OffsetAndMetadata(NamedTuple):

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Generator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.client.errors import NotDelivered
 from barnabas.client.metadata import TopicPartition
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import KafkaError
 from barnabas.records import engine
 

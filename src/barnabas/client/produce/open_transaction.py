@@ -7,7 +7,7 @@ what is committed sees them, but the clock of `transaction_timeout_ms` runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from barnabas.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.errors import RecordTooLarge
 from barnabas.client.produce.delivery import Appended, Moved, Pending
 from barnabas.client.produce.producer_batch import ProducerBatch
 from barnabas.client.produce.table_rows import TableRows, rows_of_table
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import KafkaError
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Any
@@ -28,6 +27,7 @@ from barnabas.client.produce.producer_batch import ProducerBatch
 from barnabas.client.produce.producer_lookups import Lookups
 from barnabas.client.produce.producer_topics import ParkedRecord, ProducerTopic
 from barnabas.core import logs
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.compression import Compression
 from barnabas.wire.messages.k00_produce import ProduceRequest
