@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import threading
 from collections.abc import Callable
@@ -263,6 +264,91 @@ def test_the_kind_of_time_can_change_while_the_broker_runs(client: Client) -> No
     times = [record.timestamp_ms for record in client.read_all(topic)]
     assert times[0] == times[-1] == 1000
     assert max(times) > 1000
+
+
+# errors of single records (KIP-467)
+
+KEYLESS = "Compacted topic cannot accept message without key in topic partition {topic}-0"
+
+
+def _records(*records: tuple[bytes | None, int], compression: Compression = Compression.NONE) -> bytearray:
+    """A batch of keys and times, which are relative to now."""
+    builder, now = BatchBuilder(compression), now_ms()
+    for key, timestamp_ms in records:
+        builder.append(key, b"value", timestamp_ms=now + timestamp_ms)
+    return builder.build()
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+def test_record_errors_name_the_records_without_key(client: Client, compression: Compression) -> None:
+    topic = client.create_topic(config={"cleanup.policy": "compact"})
+    records = _records((b"a", 0), (None, 0), (b"b", 0), (None, 0), compression=compression)
+    result = client.produce(topic, records)
+    keyless = KEYLESS.format(topic=topic)
+    assert (result.error_code, result.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+    assert [(each.batch_index, each.batch_index_error_message) for each in result.record_errors] == [
+        (1, keyless),
+        (3, keyless),
+    ]
+    assert result.error_message == (
+        "One or more records have been rejected due to 2 record errors in total, and only showing the first three "
+        f"errors at most: [RecordError(batchIndex=1, message='{keyless}'), "
+        f"RecordError(batchIndex=3, message='{keyless}')]"
+    )
+    assert client.list_offset(topic, LATEST).offset == 0
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+def test_record_errors_are_told_from_version_eight_on(client: Client, version: int) -> None:
+    topic = client.create_topic(config={"cleanup.policy": "compact"})
+    result = client.produce(topic, _records((None, 0), (b"a", 0)), version=version)
+    assert result.error_code == ErrorCode.INVALID_RECORD
+    assert [each.batch_index for each in result.record_errors] == ([0] if version >= 8 else [])
+    assert bool(result.error_message) == (version >= 8)
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+@pytest.mark.parametrize(
+    ("records", "blamed"),
+    [
+        ([(b"a", 0), (b"a", 2 * HOUR_MS), (b"a", 0)], [1]),
+        ([(b"a", -2 * HOUR_MS), (b"a", 0), (b"a", -2 * HOUR_MS), (b"a", 2 * HOUR_MS)], [0, 2, 3]),
+    ],
+)
+def test_record_errors_name_the_times_out_of_range(
+    client: Client, records: list[tuple[bytes, int]], blamed: list[int], compression: Compression
+) -> None:
+    topic = client.create_topic(config={"message.timestamp.before.max.ms": str(HOUR_MS)})
+    result = client.produce(topic, _records(*records, compression=compression))
+    assert (result.error_code, result.base_offset) == (ErrorCode.INVALID_TIMESTAMP, -1)
+    assert result.error_message == "One or more records have been rejected due to invalid timestamp"
+    assert [each.batch_index for each in result.record_errors] == blamed
+    for each in result.record_errors:
+        text = (
+            rf"Timestamp \d+ of message with offset {each.batch_index} is out of range\. The timestamp should be within"
+        )
+        assert re.match(text, each.batch_index_error_message)
+
+
+def test_one_time_out_of_range_makes_the_whole_batch_an_invalid_timestamp(client: Client) -> None:
+    settings = {"cleanup.policy": "compact", "message.timestamp.before.max.ms": str(HOUR_MS)}
+    topic = client.create_topic(config=settings)
+    for compression in (Compression.NONE, Compression.ZSTD):
+        records = _records((b"a", 0), (b"b", -2 * HOUR_MS), (None, 0), compression=compression)
+        result = client.produce(topic, records)
+        assert result.error_code == ErrorCode.INVALID_TIMESTAMP
+        late, keyless = result.record_errors
+        assert (late.batch_index, keyless.batch_index) == (1, 2)
+        assert keyless.batch_index_error_message == KEYLESS.format(topic=topic)
+        assert late.batch_index_error_message.startswith("Timestamp ")
+
+
+def test_log_append_time_leaves_only_keys_to_blame(client: Client) -> None:
+    settings = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
+    topic = client.create_topic(config=settings)
+    result = client.produce(topic, _records((b"a", 2 * HOUR_MS), (None, 2 * HOUR_MS)))
+    assert result.error_code == ErrorCode.INVALID_RECORD
+    assert [each.batch_index for each in result.record_errors] == [1]
 
 
 # compression.type

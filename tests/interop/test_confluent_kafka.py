@@ -82,6 +82,22 @@ def consume(address: str, start: TopicPartition, count: int, **settings: object)
         consumer.close()
 
 
+def test_only_records_without_key_are_blamed_on_a_compacted_topic(address: str, new_topic: peers.NewTopic) -> None:
+    topic = new_topic(config={"cleanup.policy": "compact"})
+    codes: dict[bytes | str | None, int] = {}
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        assert error is not None
+        codes[message.value()] = error.code()
+
+    producer = Producer({"bootstrap.servers": address, "linger.ms": 500, "retries": 0})
+    for value, key in ((b"0", b"key"), (b"1", None), (b"2", b"key"), (b"3", None)):
+        producer.produce(topic, value, key, 0, on_delivery)
+    assert producer.flush(30) == 0
+    other, blamed = KafkaError._INVALID_DIFFERENT_RECORD, KafkaError.INVALID_RECORD
+    assert codes == {b"0": other, b"1": blamed, b"2": other, b"3": blamed}
+
+
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 @pytest.mark.parametrize("codec", CODECS)
 def test_records_come_back_whole(address: str, new_topic: peers.NewTopic, codec: str, acks: str) -> None:

@@ -160,6 +160,9 @@ class ErrorCode(IntEnum):
 class KafkaError(Exception):
     """A refusal in the protocol's own terms."""
 
+    record_errors: tuple[tuple[int, str], ...] = ()
+    """Which records of a batch were rejected, and why, where the error is about single records."""
+
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)
         self.code = code

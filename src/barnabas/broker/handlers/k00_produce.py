@@ -6,7 +6,8 @@ other way to tell. Every partition has its own outcome. A gap in a producer's se
 from a leader that the controller has lately heard of; one that may have been followed by another says NOT_LEADER. Where
 the batch in front was refused, and its sender had not heard of it yet, there is no gap: the answer is the same.
 
-- 7: zstd. 8: error messages. 9: tagged fields. 10: leader hints. 12: transactions of version 2. 13: topics by id.
+- 7: zstd. 8: error messages, and which records were rejected (KIP-467). 9: tagged fields. 10: leader hints.
+- 12: transactions of version 2. 13: topics by id.
 
 Versions 0-2 are advertised but not served: older librdkafka switches compression off unless it sees them (they carry
 formats that Kafka 4 no longer takes either).
@@ -27,6 +28,7 @@ from barnabas.cluster.delayed import DelayedProduce
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.batch import COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL, read_header
 from barnabas.wire.messages.k00_produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     PartitionProduceResponse,
     ProduceRequest,
@@ -100,7 +102,10 @@ def _append(request: ProduceRequest, context: Context, refused: dict[PartitionKe
                     # epoch, and has what was under way twice.
                     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 broker.metrics.error(_KEY, code)
-                result = PartitionProduceResponse(index, code, -1, error_message=error.message or None)
+                record_errors = [BatchIndexAndErrorMessage(*rejected) for rejected in error.record_errors]
+                result = PartitionProduceResponse(
+                    index, code, -1, record_errors=record_errors, error_message=error.message or None
+                )
             except OSError as error:
                 failed = True
                 result = PartitionProduceResponse(index, replicas.disk_failed(partition, error), -1)
