@@ -17,6 +17,7 @@ from barnabas.records.batch import HEADER_SIZE, LOG_APPEND_TIME, headers, write_
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.compression import Compression
 from barnabas.wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.broker.group_client import NEW_GROUP, TRANSACTION, find_coordinator
 from tests.broker.servers import barnabas_only
 from tests.broker.wire_client import (
     LATEST,
@@ -264,6 +265,44 @@ def test_the_kind_of_time_can_change_while_the_broker_runs(client: Client) -> No
     times = [record.timestamp_ms for record in client.read_all(topic)]
     assert times[0] == times[-1] == 1000
     assert max(times) > 1000
+
+
+# internal topics
+
+
+@pytest.fixture(params=[("__consumer_offsets", NEW_GROUP), ("__transaction_state", TRANSACTION)], ids=lambda p: p[0])
+def internal_topic(client: Client, request: pytest.FixtureRequest) -> str:
+    topic: str
+    topic, key_type = request.param
+    eventually(lambda: find_coordinator(client, "key", key_type).error_code, ErrorCode.NONE)
+    client.await_leaders(topic, 3)
+    return topic
+
+
+@pytest.mark.parametrize("version", [3, 12, 13])
+@pytest.mark.parametrize("client_id", ["test", None, "__admin"])
+def test_clients_may_not_produce_to_internal_topics(
+    client: Client, internal_topic: str, version: int, client_id: str | None
+) -> None:
+    ends = [client.list_offset(internal_topic, LATEST, index).offset for index in range(3)]
+    client.client_id = client_id
+    for index in range(3):
+        request = produce_request(internal_topic, batch(), index)
+        request.topic_data[0].topic_id = client.topic_id(internal_topic)
+        (result,) = client.call(request, version).responses[0].partition_responses
+        assert (ErrorCode(result.error_code), result.base_offset) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+    assert [client.list_offset(internal_topic, LATEST, index).offset for index in range(3)] == ends
+
+
+def test_a_partition_that_an_internal_topic_lacks_is_unknown(client: Client, internal_topic: str) -> None:
+    assert client.produce(internal_topic, batch(), 9999).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_the_admin_client_may_produce_to_internal_topics(start_broker: Callable[..., Broker]) -> None:
+    with Client(start_broker({"offsets.topic.num.partitions": "1"}).address) as client:
+        eventually(lambda: find_coordinator(client, "key", NEW_GROUP).error_code, ErrorCode.NONE)
+        client.client_id = "__admin_client"
+        eventually(lambda: client.produce("__consumer_offsets", batch()).error_code, ErrorCode.NONE)
 
 
 # errors of single records (KIP-467)

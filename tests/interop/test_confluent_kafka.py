@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
+    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -86,6 +87,20 @@ def consume(address: str, start: TopicPartition, count: int, **settings: object)
         return messages
     finally:
         consumer.close()
+
+
+def test_a_producer_may_not_write_to_the_offsets_topic(address: str, admin: AdminClient) -> None:
+    unused = ConsumerGroupTopicPartitions("any", [TopicPartition("any", 0)])
+    eventually(lambda: admin.list_consumer_group_offsets([unused])["any"].result(20) is not None, True)
+    codes: list[int] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        codes.append(error.code() if error else KafkaError.NO_ERROR)
+
+    producer = Producer({"bootstrap.servers": address, "topic.metadata.refresh.interval.ms": 100})
+    producer.produce("__consumer_offsets", b"value", b"key", 0, on_delivery)
+    assert producer.flush(30) == 0
+    assert codes == [KafkaError.TOPIC_EXCEPTION]
 
 
 def test_only_records_without_key_are_blamed_on_a_compacted_topic(address: str, new_topic: peers.NewTopic) -> None:

@@ -12,6 +12,8 @@ the batch in front was refused, and its sender had not heard of it yet, there is
 Versions 0-2 are advertised but not served: older librdkafka switches compression off unless it sees them (they carry
 formats that Kafka 4 no longer takes either).
 
+Internal topics are the coordinators' own: nobody else may produce to them (INVALID_TOPIC_EXCEPTION).
+
 The first batch of a transaction in a partition waits until the coordinator knows that the partition is part of it: up
 to version 11 that is asked, from 12 on it is made so (KIP-890). Later requests of the connection wait meanwhile.
 """
@@ -25,6 +27,7 @@ from barnabas.broker.dispatch import Later
 from barnabas.broker.refused_batches import PASSING
 from barnabas.broker.verification import Guard, PartitionKey, join_transaction, refused
 from barnabas.cluster.delayed import DelayedProduce
+from barnabas.cluster.image import INTERNAL_TOPICS
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.batch import COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL, read_header
 from barnabas.wire.messages.k00_produce import (
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from barnabas.storage.producer_state import ProducerStates
 
 _KEY = 0
+_ADMIN_CLIENT_ID = "__admin_client"  # a program under this id may repair internal topics, as in Kafka
 _ZSTD = 4
 _FIRST_VERSION_WITH_ZSTD = 7
 _FIRST_VERSION_WITH_ABORTABLE = 11
@@ -85,6 +89,8 @@ def _append(request: ProduceRequest, context: Context, refused: dict[PartitionKe
             try:
                 name = topic.name if context.version < _FIRST_VERSION_BY_TOPIC_ID else replicas.name_of(topic.topic_id)
                 partition = replicas.get(name, index)
+                if name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT_ID:
+                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
                 if refused and (name, index) in refused:
                     partition.check_leader()  # else it may have forgotten what was verified; the new leader asks anew
                     raise KafkaError(refused[name, index], "the transaction's coordinator refused this partition")
