@@ -420,3 +420,20 @@ def test_acl_calls_report_that_security_is_disabled(admin: AdminClient) -> None:
         with pytest.raises(KafkaException) as refused:
             call.result(20)
         assert refused.value.args[0].code() == KafkaError.SECURITY_DISABLED
+
+
+@pytest.mark.parametrize(
+    ("config", "replicas", "text"),
+    [
+        ({"retention.mss": "1"}, 1, "Unknown topic config name: retention.mss"),
+        ({"retention.ms": "soon"}, 1, "Invalid value soon for configuration retention.ms: Not a number of type LONG"),
+        ({}, 7, "Unable to replicate the partition 7 time(s): The target replication factor of 7 cannot be reached"),
+    ],
+)
+def test_errors_of_topics_are_told_in_kafkas_words(
+    admin: AdminClient, topic_name: str, config: dict[str, str], replicas: int, text: str
+) -> None:
+    created = admin.create_topics([NewTopic(topic_name, 1, replicas, config=config)])[topic_name]
+    with pytest.raises(KafkaException) as refused:
+        created.result(20)
+    assert refused.value.args[0].str().startswith(text)

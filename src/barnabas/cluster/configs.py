@@ -100,7 +100,7 @@ def _check(resource: ConfigResource, values: Mapping[str, str], config: BrokerCo
 def _check_exists(image: Image, resource: ConfigResource) -> None:
     if resource.type == TOPIC_RESOURCE:
         if resource.name not in image.topics:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{resource.name}' does not exist")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
     elif resource.type == BROKER_RESOURCE:
         known = [str(broker) for broker in sorted(image.brokers)]
         if resource.name and resource.name not in known:
