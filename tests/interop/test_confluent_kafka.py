@@ -437,3 +437,10 @@ def test_errors_of_topics_are_told_in_kafkas_words(
     with pytest.raises(KafkaException) as refused:
         created.result(20)
     assert refused.value.args[0].str().startswith(text)
+
+
+def test_min_insync_replicas_comes_from_the_cluster(admin: AdminClient, new_topic: peers.NewTopic) -> None:
+    resource = ConfigResource(ConfigResource.Type.TOPIC, new_topic())
+    entry = admin.describe_configs([resource])[resource].result(20)["min.insync.replicas"]
+    assert (entry.value, entry.source) == ("1", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value)
+    assert entry.is_default is False
