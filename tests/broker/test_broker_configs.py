@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from barnabas.wire.messages import k44_incremental_alter_configs as incremental
 from barnabas.wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.broker.servers import ON_KAFKA, barnabas_only
 from tests.broker.wire_client import BROKER, EARLIEST, TOPIC, Client, batch, now_ms
-from tests.peers import Broker, eventually
+from tests.peers import BarnabasServer, Broker, eventually, free_port
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 # where a value comes from
@@ -22,6 +23,7 @@ ON_TOPIC, ON_BROKER, ON_ALL_BROKERS, STATIC, DEFAULT = 1, 2, 3, 4, 5
 # types
 BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = range(1, 10)
 NODE = "1"
+MIN_ISR = "min.insync.replicas"
 
 
 def describe(
@@ -264,6 +266,74 @@ def test_values_of_one_broker_all_brokers_and_topics_lie_above_each_other(restor
     change(client, TOPIC, topic, (retention, DELETE, None))
     change(client, BROKER, NODE, ("log.retention.ms", DELETE, None))
     eventually(lambda: value_of(client, TOPIC, topic, retention), ("70000000", ON_ALL_BROKERS))
+
+
+def synonyms_of(client: Client, kind: int, name: str, key: str) -> list[tuple[str, str, int]]:
+    (config,) = describe(client, kind, name, key).configs
+    return [(synonym.name, synonym.value, synonym.source) for synonym in config.synonyms]
+
+
+def test_min_insync_replicas_is_a_default_of_all_brokers(client: Client) -> None:
+    topic = client.create_topic()
+    own = client.create_topic(config={MIN_ISR: "2"})
+    by_all, by_default = (MIN_ISR, "1", ON_ALL_BROKERS), (MIN_ISR, "1", DEFAULT)
+    for kind, name in ((TOPIC, topic), (BROKER, NODE), (BROKER, "")):
+        assert value_of(client, kind, name, MIN_ISR) == ("1", ON_ALL_BROKERS)
+    assert synonyms_of(client, TOPIC, topic, MIN_ISR) == [by_all, by_default]
+    assert synonyms_of(client, BROKER, NODE, MIN_ISR) == [by_all, by_default]
+    assert synonyms_of(client, BROKER, "", MIN_ISR) == [by_all]
+    assert synonyms_of(client, TOPIC, own, MIN_ISR) == [(MIN_ISR, "2", ON_TOPIC), by_all, by_default]
+
+
+def test_min_insync_replicas_is_set_for_all_brokers_alone(client: Client) -> None:
+    removed, own = (
+        f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.",
+        f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.",
+    )
+    for result, text in (
+        (change(client, BROKER, "", (MIN_ISR, DELETE, None)), removed),
+        (replace(client, BROKER, "", log_retention_ms="70000000"), removed),
+        (change(client, BROKER, NODE, (MIN_ISR, SET, "2")), own),
+        (replace(client, BROKER, NODE, min_insync_replicas="2"), own),
+    ):
+        assert (ErrorCode(result.error_code), result.error_message) == (ErrorCode.INVALID_CONFIG, text)
+    assert value_of(client, BROKER, NODE, MIN_ISR) == ("1", ON_ALL_BROKERS)
+
+
+def test_min_insync_replicas_of_the_first_start_is_kept(start_broker: Callable[..., Broker]) -> None:
+    with Client(start_broker({MIN_ISR: "2"}).address) as client:
+        topic = client.create_topic()
+        expected = [(MIN_ISR, "2", ON_ALL_BROKERS), (MIN_ISR, "2", STATIC), (MIN_ISR, "1", DEFAULT)]
+        assert synonyms_of(client, TOPIC, topic, MIN_ISR) == expected
+        assert change(client, BROKER, "", (MIN_ISR, SET, "1")).error_code == ErrorCode.NONE
+        eventually(lambda: value_of(client, TOPIC, topic, MIN_ISR), ("1", ON_ALL_BROKERS))
+
+
+@barnabas_only("it is about `barnabas up`")
+def test_the_address_of_the_command_line_is_advertised_statically(broker: Broker, client: Client) -> None:
+    assert value_of(client, BROKER, NODE, "advertised.listeners") == (f"PLAINTEXT://{broker.address}", STATIC)
+
+
+@barnabas_only("it is about `barnabas up`")
+@pytest.mark.parametrize(
+    ("arguments", "settings", "expected"),
+    [
+        (("--host", "0.0.0.0"), {}, (None, DEFAULT)),
+        ((), {"advertised.listeners": "PLAINTEXT://localhost:1234"}, ("PLAINTEXT://localhost:1234", STATIC)),
+        ((), {"listeners": "PLAINTEXT://127.0.0.1:{port}"}, (None, DEFAULT)),
+    ],
+    ids=["every interface", "advertised elsewhere", "other listeners"],
+)
+def test_what_the_command_line_says_otherwise_is_advertised(
+    tmp_path: Path, arguments: tuple[str, ...], settings: dict[str, str], expected: tuple[str | None, int]
+) -> None:
+    port = free_port()
+    chosen = {key: value.format(port=port) for key, value in settings.items()}
+    with (
+        BarnabasServer(tmp_path / "own", chosen, arguments=arguments, port=port),
+        Client(f"127.0.0.1:{port}") as client,
+    ):
+        assert value_of(client, BROKER, NODE, "advertised.listeners") == expected
 
 
 def test_a_brokers_limit_counts_for_topics_without_one(restored: Client) -> None:

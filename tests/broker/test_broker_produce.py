@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import threading
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from barnabas.records.batch import HEADER_SIZE, LOG_APPEND_TIME, headers, write_
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.compression import Compression
 from barnabas.wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.broker.group_client import NEW_GROUP, TRANSACTION, find_coordinator
 from tests.broker.servers import barnabas_only
 from tests.broker.wire_client import (
     LATEST,
@@ -263,6 +265,129 @@ def test_the_kind_of_time_can_change_while_the_broker_runs(client: Client) -> No
     times = [record.timestamp_ms for record in client.read_all(topic)]
     assert times[0] == times[-1] == 1000
     assert max(times) > 1000
+
+
+# internal topics
+
+
+@pytest.fixture(params=[("__consumer_offsets", NEW_GROUP), ("__transaction_state", TRANSACTION)], ids=lambda p: p[0])
+def internal_topic(client: Client, request: pytest.FixtureRequest) -> str:
+    topic: str
+    topic, key_type = request.param
+    eventually(lambda: find_coordinator(client, "key", key_type).error_code, ErrorCode.NONE)
+    client.await_leaders(topic, 3)
+    return topic
+
+
+@pytest.mark.parametrize("version", [3, 12, 13])
+@pytest.mark.parametrize("client_id", ["test", None, "__admin"])
+def test_clients_may_not_produce_to_internal_topics(
+    client: Client, internal_topic: str, version: int, client_id: str | None
+) -> None:
+    ends = [client.list_offset(internal_topic, LATEST, index).offset for index in range(3)]
+    client.client_id = client_id
+    for index in range(3):
+        request = produce_request(internal_topic, batch(), index)
+        request.topic_data[0].topic_id = client.topic_id(internal_topic)
+        (result,) = client.call(request, version).responses[0].partition_responses
+        assert (ErrorCode(result.error_code), result.base_offset) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+    assert [client.list_offset(internal_topic, LATEST, index).offset for index in range(3)] == ends
+
+
+def test_a_partition_that_an_internal_topic_lacks_is_unknown(client: Client, internal_topic: str) -> None:
+    assert client.produce(internal_topic, batch(), 9999).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_the_admin_client_may_produce_to_internal_topics(start_broker: Callable[..., Broker]) -> None:
+    with Client(start_broker({"offsets.topic.num.partitions": "1"}).address) as client:
+        eventually(lambda: find_coordinator(client, "key", NEW_GROUP).error_code, ErrorCode.NONE)
+        client.client_id = "__admin_client"
+        eventually(lambda: client.produce("__consumer_offsets", batch()).error_code, ErrorCode.NONE)
+
+
+# errors of single records (KIP-467)
+
+KEYLESS = "Compacted topic cannot accept message without key in topic partition {topic}-0"
+
+
+def _records(*records: tuple[bytes | None, int], compression: Compression = Compression.NONE) -> bytearray:
+    """A batch of keys and times, which are relative to now."""
+    builder, now = BatchBuilder(compression), now_ms()
+    for key, timestamp_ms in records:
+        builder.append(key, b"value", timestamp_ms=now + timestamp_ms)
+    return builder.build()
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+def test_record_errors_name_the_records_without_key(client: Client, compression: Compression) -> None:
+    topic = client.create_topic(config={"cleanup.policy": "compact"})
+    records = _records((b"a", 0), (None, 0), (b"b", 0), (None, 0), compression=compression)
+    result = client.produce(topic, records)
+    keyless = KEYLESS.format(topic=topic)
+    assert (result.error_code, result.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+    assert [(each.batch_index, each.batch_index_error_message) for each in result.record_errors] == [
+        (1, keyless),
+        (3, keyless),
+    ]
+    assert result.error_message == (
+        "One or more records have been rejected due to 2 record errors in total, and only showing the first three "
+        f"errors at most: [RecordError(batchIndex=1, message='{keyless}'), "
+        f"RecordError(batchIndex=3, message='{keyless}')]"
+    )
+    assert client.list_offset(topic, LATEST).offset == 0
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+def test_record_errors_are_told_from_version_eight_on(client: Client, version: int) -> None:
+    topic = client.create_topic(config={"cleanup.policy": "compact"})
+    result = client.produce(topic, _records((None, 0), (b"a", 0)), version=version)
+    assert result.error_code == ErrorCode.INVALID_RECORD
+    assert [each.batch_index for each in result.record_errors] == ([0] if version >= 8 else [])
+    assert bool(result.error_message) == (version >= 8)
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+@pytest.mark.parametrize(
+    ("records", "blamed"),
+    [
+        ([(b"a", 0), (b"a", 2 * HOUR_MS), (b"a", 0)], [1]),
+        ([(b"a", -2 * HOUR_MS), (b"a", 0), (b"a", -2 * HOUR_MS), (b"a", 2 * HOUR_MS)], [0, 2, 3]),
+    ],
+)
+def test_record_errors_name_the_times_out_of_range(
+    client: Client, records: list[tuple[bytes, int]], blamed: list[int], compression: Compression
+) -> None:
+    topic = client.create_topic(config={"message.timestamp.before.max.ms": str(HOUR_MS)})
+    result = client.produce(topic, _records(*records, compression=compression))
+    assert (result.error_code, result.base_offset) == (ErrorCode.INVALID_TIMESTAMP, -1)
+    assert result.error_message == "One or more records have been rejected due to invalid timestamp"
+    assert [each.batch_index for each in result.record_errors] == blamed
+    for each in result.record_errors:
+        text = (
+            rf"Timestamp \d+ of message with offset {each.batch_index} is out of range\. The timestamp should be within"
+        )
+        assert re.match(text, each.batch_index_error_message)
+
+
+def test_one_time_out_of_range_makes_the_whole_batch_an_invalid_timestamp(client: Client) -> None:
+    settings = {"cleanup.policy": "compact", "message.timestamp.before.max.ms": str(HOUR_MS)}
+    topic = client.create_topic(config=settings)
+    for compression in (Compression.NONE, Compression.ZSTD):
+        records = _records((b"a", 0), (b"b", -2 * HOUR_MS), (None, 0), compression=compression)
+        result = client.produce(topic, records)
+        assert result.error_code == ErrorCode.INVALID_TIMESTAMP
+        late, keyless = result.record_errors
+        assert (late.batch_index, keyless.batch_index) == (1, 2)
+        assert keyless.batch_index_error_message == KEYLESS.format(topic=topic)
+        assert late.batch_index_error_message.startswith("Timestamp ")
+
+
+def test_log_append_time_leaves_only_keys_to_blame(client: Client) -> None:
+    settings = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
+    topic = client.create_topic(config=settings)
+    result = client.produce(topic, _records((b"a", 2 * HOUR_MS), (None, 2 * HOUR_MS)))
+    assert result.error_code == ErrorCode.INVALID_RECORD
+    assert [each.batch_index for each in result.record_errors] == [1]
 
 
 # compression.type

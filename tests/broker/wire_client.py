@@ -58,12 +58,13 @@ class Connection:
         host, port = address.rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.client_id: str | None = "test"
         self._correlation_ids = itertools.count(1)
 
     def send(self, message: Any, version: int) -> int:
         """Send a request without waiting; its correlation id."""
         correlation_id = next(self._correlation_ids)
-        head = encode_request_header(api_of(message).key, version, correlation_id, "test")
+        head = encode_request_header(api_of(message).key, version, correlation_id, self.client_id)
         self.send_frame(b"".join([head, *codec(type(message), version).encode(message)]))
         return correlation_id
 

@@ -325,9 +325,6 @@ CALLS_OF_KAFKA_ALONE: dict[str, Callable[[Admin], Awaitable[object]]] = {
     "AlterClientQuotas": lambda admin: admin.quotas.alter({QuotaEntity(user="a"): {"producer_byte_rate": 1}}),
     "DescribeUserScramCredentials": lambda admin: admin.users.describe("a"),
     "AlterUserScramCredentials": lambda admin: admin.users.set_password("a", "b"),
-    "DescribeAcls": lambda admin: admin.acls.describe(),
-    "CreateAcls": lambda admin: admin.acls.create([Acl(AclResourceType.TOPIC, "t", "User:a", AclOperation.READ)]),
-    "DeleteAcls": lambda admin: admin.acls.delete([AclFilter()]),
     "DescribeShareGroupOffsets": lambda admin: admin.share_groups.list_offsets("g"),
     "AlterShareGroupOffsets": lambda admin: admin.share_groups.alter_offsets("g", {TopicPartition("t", 0): 0}),
     "DeleteShareGroupOffsets": lambda admin: admin.share_groups.delete_offsets("g", ["t"]),
@@ -342,5 +339,17 @@ def test_what_a_broker_does_not_serve_is_told_by_name(broker: Broker) -> None:
             with pytest.raises(KafkaError, match=f"broker .* does not serve {name}$") as caught:
                 await call(admin)
             assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+    administer(broker.address, work)
+
+
+def test_access_control_without_an_authorizer_is_security_disabled(broker: Broker) -> None:
+    rule = Acl(AclResourceType.TOPIC, "t", "User:a", AclOperation.READ)
+
+    async def work(admin: Admin) -> None:
+        for call in (admin.acls.describe(), admin.acls.create([rule]), admin.acls.delete([AclFilter()])):
+            with pytest.raises(KafkaError, match="No Authorizer is configured") as caught:
+                await call
+            assert caught.value.code is ErrorCode.SECURITY_DISABLED
 
     administer(broker.address, work)

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
+    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -18,6 +19,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -26,6 +31,8 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    ResourcePatternType,
+    ResourceType,
 )
 
 from tests import peers
@@ -80,6 +87,36 @@ def consume(address: str, start: TopicPartition, count: int, **settings: object)
         return messages
     finally:
         consumer.close()
+
+
+def test_a_producer_may_not_write_to_the_offsets_topic(address: str, admin: AdminClient) -> None:
+    unused = ConsumerGroupTopicPartitions("any", [TopicPartition("any", 0)])
+    eventually(lambda: admin.list_consumer_group_offsets([unused])["any"].result(20) is not None, True)
+    codes: list[int] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        codes.append(error.code() if error else KafkaError.NO_ERROR)
+
+    producer = Producer({"bootstrap.servers": address, "topic.metadata.refresh.interval.ms": 100})
+    producer.produce("__consumer_offsets", b"value", b"key", 0, on_delivery)
+    assert producer.flush(30) == 0
+    assert codes == [KafkaError.TOPIC_EXCEPTION]
+
+
+def test_only_records_without_key_are_blamed_on_a_compacted_topic(address: str, new_topic: peers.NewTopic) -> None:
+    topic = new_topic(config={"cleanup.policy": "compact"})
+    codes: dict[bytes | str | None, int] = {}
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        assert error is not None
+        codes[message.value()] = error.code()
+
+    producer = Producer({"bootstrap.servers": address, "linger.ms": 500, "retries": 0})
+    for value, key in ((b"0", b"key"), (b"1", None), (b"2", b"key"), (b"3", None)):
+        producer.produce(topic, value, key, 0, on_delivery)
+    assert producer.flush(30) == 0
+    other, blamed = KafkaError._INVALID_DIFFERENT_RECORD, KafkaError.INVALID_RECORD
+    assert codes == {b"0": other, b"1": blamed, b"2": other, b"3": blamed}
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
@@ -369,3 +406,41 @@ def test_the_cluster_is_described(admin: AdminClient, address: str) -> None:
     assert f"{node.host}:{node.port}" == address
     assert description.controller is not None
     assert description.controller.id == node.id
+
+
+def test_acl_calls_report_that_security_is_disabled(admin: AdminClient) -> None:
+    rule = AclBinding(
+        ResourceType.TOPIC, "t", ResourcePatternType.LITERAL, "User:a", "*", AclOperation.READ, AclPermissionType.ALLOW
+    )
+    every = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    assert admin.describe_acls(every).result(20) == []  # librdkafka hides the error, but needs the API
+    for call in (*admin.create_acls([rule]).values(), *admin.delete_acls([every]).values()):
+        with pytest.raises(KafkaException) as refused:
+            call.result(20)
+        assert refused.value.args[0].code() == KafkaError.SECURITY_DISABLED
+
+
+@pytest.mark.parametrize(
+    ("config", "replicas", "text"),
+    [
+        ({"retention.mss": "1"}, 1, "Unknown topic config name: retention.mss"),
+        ({"retention.ms": "soon"}, 1, "Invalid value soon for configuration retention.ms: Not a number of type LONG"),
+        ({}, 7, "Unable to replicate the partition 7 time(s): The target replication factor of 7 cannot be reached"),
+    ],
+)
+def test_errors_of_topics_are_told_in_kafkas_words(
+    admin: AdminClient, topic_name: str, config: dict[str, str], replicas: int, text: str
+) -> None:
+    created = admin.create_topics([NewTopic(topic_name, 1, replicas, config=config)])[topic_name]
+    with pytest.raises(KafkaException) as refused:
+        created.result(20)
+    assert refused.value.args[0].str().startswith(text)
+
+
+def test_min_insync_replicas_comes_from_the_cluster(admin: AdminClient, new_topic: peers.NewTopic) -> None:
+    resource = ConfigResource(ConfigResource.Type.TOPIC, new_topic())
+    entry = admin.describe_configs([resource])[resource].result(20)["min.insync.replicas"]
+    assert (entry.value, entry.source) == ("1", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value)
+    assert entry.is_default is False

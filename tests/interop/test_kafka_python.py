@@ -9,8 +9,20 @@ from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
-from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from kafka.admin import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ConfigResource,
+    ConfigResourceType,
+    OffsetSpec,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
+from kafka.errors import SecurityDisabledError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from tests import peers
 from tests.peers import Broker
@@ -128,6 +140,17 @@ def test_configs_are_altered_and_reset(admin: KafkaAdminClient, new_topic: peers
     admin.reset_configs([ConfigResource(ConfigResourceType.TOPIC, topic, ["retention.ms"])])
     peers.eventually(modified, dict[str, str]())
     assert topic in admin.list_config_resources()["topic"]
+
+
+def test_acl_calls_report_that_security_is_disabled(admin: KafkaAdminClient) -> None:
+    anything = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
+    every = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, anything)
+    topic = ResourcePattern(ResourceType.TOPIC, "t", ACLResourcePatternType.LITERAL)
+    rule = ACL("User:a", "*", ACLOperation.READ, ACLPermissionType.ALLOW, topic)
+    with pytest.raises(SecurityDisabledError, match="No Authorizer is configured on the broker"):
+        admin.describe_acls(every)
+    assert admin.create_acls([rule]) == {"succeeded": [], "failed": [SecurityDisabledError]}
+    assert admin.delete_acls([every]) == [(every, [], SecurityDisabledError)]
 
 
 def test_offsets_records_and_log_directories_are_told(

@@ -15,6 +15,7 @@ from barnabas.core import logs
 from barnabas.core.broker_config import BrokerConfig
 from barnabas.core.clock import SystemClock
 from barnabas.core.config import ConfigError
+from barnabas.core.listeners import EVERY_INTERFACE
 from barnabas.core.local_cluster import OWN_KEYS, broker_dir, shared_settings
 
 
@@ -26,18 +27,21 @@ def up_alone(
     settings: Sequence[str],
     output: Output,
 ) -> None:
-    chosen = []
+    chosen, advertised = [], ""
     if data_dir is not None:
         chosen.append(f"log.dirs={data_dir.absolute()}")
     if port is not None or host is not None:
-        chosen.append(_listener(host or DEFAULT_HOST, DEFAULT_PORT if port is None else port))
+        address = host or DEFAULT_HOST, DEFAULT_PORT if port is None else port
+        chosen.append(_listener(*address))
+        if not any(setting.partition("=")[0].strip() == "listeners" for setting in settings):
+            advertised = _advertised(*address)
     if metrics_port is not None:
         chosen.append(f"barnabas.metrics.port={metrics_port}")
     directory = (data_dir or Path(DEFAULT_DATA_DIR)).absolute()
     if broker_dir(directory, 1).exists():
         fail(f"{directory} holds a cluster of several brokers; start it with --brokers, or use another directory")
     # A broker that is alone has no others to wait for, as in Kafka's own sample for one.
-    defaults = f"log.dir={Path(DEFAULT_DATA_DIR).absolute()}\ngroup.initial.rebalance.delay.ms=0\n"
+    defaults = f"log.dir={Path(DEFAULT_DATA_DIR).absolute()}\ngroup.initial.rebalance.delay.ms=0\n{advertised}"
     serve_broker(("barnabas up", defaults.encode()), [*chosen, *settings], output)
 
 
@@ -57,7 +61,7 @@ def up_several(
         fail(f"{place} holds the data of a broker that is alone; use another directory")
 
     address, first = host or DEFAULT_HOST, DEFAULT_PORT if port is None else port
-    defaults = "".join(f"{key}={value}\n" for key, value in shared_settings(place, count).items()).encode()
+    defaults = "".join(f"{key}={value}\n" for key, value in shared_settings(place, count).items())
 
     def broker(number: int) -> Callable[[Sequence[str]], BrokerConfig]:
         own = [f"node.id={number}", f"log.dirs={broker_dir(place, number)}"]
@@ -67,7 +71,8 @@ def up_several(
         def configure(addresses: Sequence[str]) -> BrokerConfig:
             wanted = int(addresses[0].rpartition(":")[2]) if addresses else _port(address, first, number)
             chosen = [*own, _listener(address, wanted), *settings]
-            return BrokerConfig.load(("barnabas up", defaults), os.environ, chosen)
+            file = ("barnabas up", (defaults + _advertised(address, wanted)).encode())
+            return BrokerConfig.load(file, os.environ, chosen)
 
         return configure
 
@@ -102,7 +107,16 @@ def up_several(
 
 
 def _listener(host: str, port: int) -> str:
-    return f"listeners=PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"listeners={_endpoint(host, port)}"
+
+
+def _advertised(host: str, port: int) -> str:
+    """The line that advertises what the command line says, so that tools find it; none where it is known only later."""
+    return "" if host in EVERY_INTERFACE or not port else f"advertised.listeners={_endpoint(host, port)}\n"
+
+
+def _endpoint(host: str, port: int) -> str:
+    return f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _port(host: str, first: int, number: int) -> int:

@@ -7,7 +7,8 @@ other its replicas count as incomplete, until they have caught up. A broker that
 and may go once it has none.
 
 A feature stands at the highest level that every registered broker supports, and never goes back; a broker that does
-not reach that level is refused.
+not reach that level is refused. With the feature for eligible leader replicas (ELR, KIP-966) `min.insync.replicas`
+becomes a setting of the whole cluster: the controller writes the value that it has as the default of all brokers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from barnabas.cluster import records as r
-from barnabas.cluster.election import broker_comes, broker_goes, leads_any
+from barnabas.cluster.election import MIN_ISR, broker_comes, broker_goes, leads_any
 from barnabas.cluster.events import (
     AllocateProducerIds,
     BrokerEpoch,
@@ -26,7 +27,7 @@ from barnabas.cluster.events import (
     RegisterBroker,
     UnregisterBroker,
 )
-from barnabas.cluster.image import Broker, Image, SupportedFeature
+from barnabas.cluster.image import BROKER_RESOURCE, ELR_FEATURE, Broker, Image, SupportedFeature
 from barnabas.cluster.outcome import Context, Outcome
 from barnabas.core.errors import ErrorCode, KafkaError
 
@@ -34,7 +35,7 @@ SUPPORTED_FEATURES = {
     "metadata.version": SupportedFeature(r.METADATA_VERSION, r.METADATA_VERSION),
     "group.version": SupportedFeature(0, 1),
     "transaction.version": SupportedFeature(0, 2),
-    "eligible.leader.replicas.version": SupportedFeature(0, 1),
+    ELR_FEATURE: SupportedFeature(0, 1),
 }
 """What this version of Barnabas supports, for its registration."""
 
@@ -59,9 +60,21 @@ def register_broker(image: Image, event: RegisterBroker, context: Context) -> Ou
         log_dirs=list(event.log_dirs),
     )
     levels = list(_raised_features(image, event))
+    settled = [_min_isr_of_all(context)] if _makes_min_isr_common(image, levels) else []
     is_clean = before is not None and event.previous_broker_epoch == before.epoch
     moves = broker_goes(image, context.config, event.broker_id, is_clean=is_clean)
-    return moves.outcome(BrokerEpoch(image.index), before=[registration, *levels])
+    return moves.outcome(BrokerEpoch(image.index), before=[registration, *levels, *settled])
+
+
+def _makes_min_isr_common(image: Image, levels: list[r.FeatureLevelRecord]) -> bool:
+    is_raised = any(level.name == ELR_FEATURE for level in levels)
+    return is_raised and MIN_ISR not in image.config(BROKER_RESOURCE, "")
+
+
+def _min_isr_of_all(context: Context) -> r.ConfigRecord:
+    return r.ConfigRecord(
+        resource_type=BROKER_RESOURCE, resource_name="", name=MIN_ISR, value=str(context.config[MIN_ISR])
+    )
 
 
 def _raised_features(image: Image, event: RegisterBroker) -> Iterator[r.FeatureLevelRecord]:

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from barnabas.cluster.election import rules_change
+from barnabas.cluster.election import MIN_ISR, rules_change
 from barnabas.cluster.events import AlterConfigs, AlteredConfig, ConfigChange, Failure, IncrementalAlterConfigs
 from barnabas.cluster.fold import apply
-from barnabas.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigResource, Image
+from barnabas.cluster.image import BROKER_RESOURCE, ELR_FEATURE, TOPIC_RESOURCE, ConfigResource, Image
 from barnabas.cluster.outcome import Context, Outcome
 from barnabas.cluster.records import ConfigRecord
 from barnabas.core.broker_config import BrokerConfig
@@ -62,6 +62,7 @@ def _alter_each(
             _check_exists(image, resource)
             after = wanted(resource, changes)
             warnings += _check(resource, after, config)
+            _check_min_isr(image, resource, after)
             if not validate_only:
                 records += config_records(resource, image.config(resource.type, resource.name), after)
             results.append(AlteredConfig(resource))
@@ -97,10 +98,22 @@ def _check(resource: ConfigResource, values: Mapping[str, str], config: BrokerCo
     return [warning for warning in warnings if warning]
 
 
+def _check_min_isr(image: Image, resource: ConfigResource, after: Mapping[str, str]) -> None:
+    """Eligible leader replicas (KIP-966) are safe only if all brokers have the same `min.insync.replicas`."""
+    if resource.type != BROKER_RESOURCE or not image.features.get(ELR_FEATURE):
+        return
+    before, wanted = image.config(resource.type, resource.name).get(MIN_ISR), after.get(MIN_ISR)
+    if resource.name == "":
+        if before is not None and wanted is None:
+            raise ConfigError(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
+    elif wanted not in (None, before):
+        raise ConfigError(f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
+
+
 def _check_exists(image: Image, resource: ConfigResource) -> None:
     if resource.type == TOPIC_RESOURCE:
         if resource.name not in image.topics:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{resource.name}' does not exist")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
     elif resource.type == BROKER_RESOURCE:
         known = [str(broker) for broker in sorted(image.brokers)]
         if resource.name and resource.name not in known:

@@ -89,6 +89,7 @@ class ConfigResource(NamedTuple):
 
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+ELR_FEATURE = "eligible.leader.replicas.version"
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 

@@ -1,7 +1,8 @@
 """The controller on topics: create, delete, add partitions.
 
 Every item of a request is decided on what the items before it have done. A name may not collide with another in which
-only `.` and `_` differ, because Kafka's metric names cannot tell them apart.
+only `.` and `_` differ, because Kafka's metric names cannot tell them apart. Errors begin with Kafka's words, because
+programs look for them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from barnabas.cluster.events import (
 from barnabas.cluster.image import NOTHING, TOPIC_RESOURCE, ConfigResource, Image, Topic
 from barnabas.cluster.outcome import Context, Outcome
 from barnabas.cluster.placement import place
-from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.errors import ErrorCode, KafkaError, shown
 from barnabas.core.ids import ZERO_UUID, random_uuid
 from barnabas.core.topic_keys import check_topic
 
@@ -76,28 +77,27 @@ def create_topics(image: Image, event: CreateTopics, context: Context) -> Outcom
 def check_name(name: str) -> None:
     if name in RESERVED_NAMES:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic '{name}' is reserved and cannot be created")
-    if name in ("", ".", ".."):
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"a topic cannot have the name '{name}'")
-    if len(name) > MAX_NAME_LENGTH:
-        raise KafkaError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"topic name '{name[:32]}...' has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed",
-        )
-    if not _LEGAL_NAME.fullmatch(name):
-        raise KafkaError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"topic name '{name}' is not allowed: use only letters, digits, '.', '_' and '-' of ASCII",
-        )
+    if name == "":
+        problem = "the empty string is not allowed"
+    elif name in (".", ".."):
+        problem = f"'{name}' is not allowed"
+    elif len(name) > MAX_NAME_LENGTH:
+        problem = f"the length of '{shown(name)}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+    elif not _LEGAL_NAME.fullmatch(name):
+        problem = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
 
 def _check_new(image: Image, name: str, taken: Mapping[str, str]) -> None:
     if name in image.topics:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' already exists")
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     rival = taken.get(_collision_key(name))
     if rival is not None:
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"topic '{name}' collides with topic '{rival}': they differ only in '.' and '_'",
+            f"Topic '{name}' collides with existing topic: {rival}; they differ only in '.' and '_'",
         )
 
 
@@ -142,7 +142,8 @@ def _new_partitions(
         if count < 1:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"topic '{topic.name}' cannot have {count} partitions; ask for 1 or more, or -1 for the default",
+                "Number of partitions was set to an invalid non-positive value. "
+                f"Topic '{topic.name}' cannot have {count} partitions; ask for 1 or more, or -1 for the default",
             )
         _check_room(count, already)
         factor = topic.replication_factor
@@ -158,14 +159,17 @@ def _place(
     if not 1 <= factor <= MAX_REPLICATION_FACTOR:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"topic '{name}' cannot have replication factor {factor}; ask for 1 or more, or -1 for the default",
+            "Replication factor must be larger than 0, or -1 to use the default value. "
+            f"Topic '{name}' cannot have replication factor {factor}",
         )
     racks = {broker.id: broker.rack for broker in image.brokers.values() if broker.may_lead}
     if factor > len(racks):
+        registered = len(image.brokers)
+        few = f"{len(racks)} of the {registered} registered brokers can take replicas now"
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"topic '{name}' cannot have replication factor {factor}: {len(racks)} of the "
-            f"{len(image.brokers)} registered brokers can take replicas now",
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
+            f"reached because only {f'{registered} broker(s) are registered' if factor > registered else few}",
         )
     return place(racks, partitions, factor, context.rng, first_leader)
 
@@ -275,9 +279,13 @@ def create_partitions(image: Image, event: CreatePartitions, context: Context) -
 def _added_partitions(image: Image, wanted: NewPartitions, context: Context, already: int) -> list[r.PartitionRecord]:
     topic = _find(image, TopicReference(wanted.topic))
     has = len(topic.partitions)
-    if wanted.count <= has:
-        problem = f"cannot shrink to {wanted.count}" if wanted.count < has else "that is what was asked for"
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic '{topic.name}' has {has} partitions; {problem}")
+    if wanted.count == has:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {has} partition(s).")
+    if wanted.count < has:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {has} partition(s); {wanted.count} would not be an increase.",
+        )
     added = wanted.count - has
     _check_room(added, already)
     first = topic.partitions[0]

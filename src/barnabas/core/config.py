@@ -14,7 +14,7 @@ from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
 from barnabas.core.dataclass import dataclass
-from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.errors import ErrorCode, KafkaError, shown
 
 Value: TypeAlias = Any  # bool, int, float, str, tuple[str, ...] or None: the type that the key declares
 
@@ -98,31 +98,32 @@ class ConfigKey:
             case ConfigType.BOOLEAN:
                 value = _BOOLEANS.get(text.lower())
                 if value is None:
-                    raise self.refuse(text)
-                self._in_choices(text.lower(), text)
+                    raise self.invalid(text, "Expected value to be either true or false")
+                self._in_choices(text.lower())
                 return value
             case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG:
                 # 20 characters hold any number of 64 bits; a longer text would only keep Python's parser busy
                 number = int(text) if len(text) <= 20 and _INTEGER.fullmatch(text) else None
                 if number is None or not -1 << _BITS[self.type] - 1 <= number < 1 << _BITS[self.type] - 1:
-                    raise self.refuse(text)
-                return self._in_range(number, text)
+                    raise self._not_a_number(text)
+                return self._in_range(number)
             case ConfigType.DOUBLE:
                 try:
-                    return self._in_range(float(text), text)
+                    decimal = float(text)
                 except ValueError:
-                    raise self.refuse(text) from None
+                    raise self._not_a_number(text) from None
+                return self._in_range(decimal)
             case ConfigType.LIST:
                 items = tuple(_COMMA.split(text)) if text else ()
                 for item in items:
-                    self._in_choices(item, text)
+                    self._in_choices(item)
                     if self.item and not re.fullmatch(self.item, item):
-                        raise self.refuse(text)
+                        raise self.invalid(f"[{', '.join(items)}]", f"Must be {self.allowed()}")
                 if self.choices and len(set(items)) < len(items):
                     raise ConfigError(f"{self.name}='{text}' names something twice")
                 return items
             case _:
-                self._in_choices(text, text)
+                self._in_choices(text)
                 return text
 
     def render(self, value: Value) -> str | None:
@@ -158,22 +159,35 @@ class ConfigKey:
                     words += f", at least {_plain(self.minimum)}"
                 return words + "".join(f", or {value}" for value in self.also)
 
-    def refuse(self, text: str) -> ConfigError:
-        shown = "(hidden)" if self.sensitive else f"'{text}'"
-        return ConfigError(f"{self.name}={shown} is not allowed: must be {self.allowed()}")
+    def invalid(self, value: object, reason: str) -> ConfigError:
+        """The error for a value, in Kafka's words: programs look for them."""
+        quoted = "[hidden]" if self.sensitive else shown(value)
+        return ConfigError(f"Invalid value {quoted} for configuration {self.name}: {reason}")
 
-    def _in_range(self, number: float, text: str) -> float:
+    def _not_a_number(self, text: str) -> ConfigError:
+        return self.invalid(text, f"Not a number of type {self.type.name}; must be {self.allowed()}")
+
+    def _in_range(self, number: float) -> float:
         low, high = self.minimum, self.maximum
         within = number == number and (low is None or number >= low) and (high is None or number <= high)
-        if not within and number not in self.also:
-            raise self.refuse(text)
-        return number
+        if within or number in self.also:
+            return number
+        others = "".join(f" or equal to {value}" for value in self.also)
+        if others and low is not None and high is not None:
+            reason = f"Value must be between {_plain(low)} and {_plain(high)}"
+        elif low is not None and not number >= low:
+            reason = f"Value must be at least {_plain(low)}"
+        else:
+            reason = f"Value must be no more than {_plain(high or 0)}"
+        raise self.invalid(number, reason + others)
 
-    def _in_choices(self, item: str, text: str) -> None:
+    def _in_choices(self, item: str) -> None:
         if item in self.unserved:
-            raise ConfigError(f"{self.name}='{text}': {item} is not served yet; must be {self.allowed()}")
+            raise self.invalid(item, f"{item} is not served yet; must be {self.allowed()}")
         if self.choices and item not in self.choices:
-            raise self.refuse(text)
+            raise self.invalid(
+                item, f"String must be one of: {', '.join(choice or 'empty' for choice in self.choices)}"
+            )
 
 
 class Candidate(NamedTuple):
@@ -229,7 +243,7 @@ class ConfigTable:
 
         near = get_close_matches(name, self.keys, n=1) or get_close_matches(name, self.ignored, n=1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
-        return ConfigError(f"unknown {self.kind} configuration key '{name}'{hint}")
+        return ConfigError(f"Unknown {self.kind} config name: {shown(name)}{hint}")
 
     def check(self, name: str, text: str) -> str | None:
         """Accept a key with its value, or raise ConfigError; a warning if it is accepted but has no effect."""
@@ -295,7 +309,7 @@ def alter(
         if operation is not AlterOperation.SET:
             key = table[name]
             if key.type is not ConfigType.LIST:
-                raise ConfigError(f"{name} is not a list: set it instead of appending to it or subtracting from it")
+                raise ConfigError(f"Can't {operation.name} to key {name} because its type is not LIST.")
             had = key.parse(result[name]) if name in result else inherited.get(name) or ()
             named = _COMMA.split(text.strip())
             kept = [item for item in had if item not in named]

@@ -157,8 +157,20 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = (133, True)
 
 
+_MOST_SHOWN = 1000  # characters: an error message must fit a string of the protocol, whatever it quotes
+
+
+def shown(value: object) -> str:
+    """What a client sent, as an error message quotes it: in full unless it is very long."""
+    text = str(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
 class KafkaError(Exception):
     """A refusal in the protocol's own terms."""
+
+    record_errors: tuple[tuple[int, str], ...] = ()
+    """Which records of a batch were rejected, and why, where the error is about single records."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)

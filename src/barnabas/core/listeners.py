@@ -20,7 +20,7 @@ from barnabas.core.config import ConfigError
 _ENDPOINT = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<v6>[0-9A-Fa-f:.%\w]*)\]|(?P<host>[\w.%-]*)):(?P<port>[0-9]{1,5})"
 )
-_EVERY_INTERFACE = ("", "0.0.0.0", "::")
+EVERY_INTERFACE = ("", "0.0.0.0", "::")
 
 
 class Endpoint(NamedTuple):
@@ -73,7 +73,7 @@ def parse_endpoints(key: str, texts: Iterable[str], protocols: Mapping[str, str]
 def check_ports(listeners: Sequence[Endpoint]) -> None:
     """No two listeners may claim the same port of the same interface."""
     for one, other in combinations(listeners, 2):
-        overlap = one.host == other.host or one.host in _EVERY_INTERFACE or other.host in _EVERY_INTERFACE
+        overlap = one.host == other.host or one.host in EVERY_INTERFACE or other.host in EVERY_INTERFACE
         families = {one.host, other.host} == {"0.0.0.0", "::"}  # one port for both versions of IP is no clash
         if one.port and one.port == other.port and overlap and not families:
             raise ConfigError(f"listeners: {one} and {other} claim the same port")
@@ -86,7 +86,7 @@ def check_advertised(advertised: Iterable[Endpoint], listeners: Iterable[Endpoin
             raise ConfigError(
                 f"advertised.listeners: '{endpoint.name}' is not in listeners, which has {', '.join(names)}"
             )
-        if endpoint.host in _EVERY_INTERFACE:
+        if endpoint.host in EVERY_INTERFACE:
             raise ConfigError(f"advertised.listeners: {endpoint} needs an address that a client can connect to")
 
 
@@ -99,6 +99,6 @@ def advertise(bound: Iterable[Endpoint], advertised: Iterable[Endpoint], hostnam
     told = []
     for listener in bound:
         endpoint = asked.get(listener.name, listener)
-        host = hostname if endpoint.host in _EVERY_INTERFACE else endpoint.host
+        host = hostname if endpoint.host in EVERY_INTERFACE else endpoint.host
         told.append(endpoint._replace(host=host, port=endpoint.port or listener.port))
     return tuple(told)

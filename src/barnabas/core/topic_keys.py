@@ -118,13 +118,13 @@ def check_topic(overrides: Mapping[str, str | None]) -> list[str]:
     warnings = []
     for name, text in overrides.items():
         if text is None:
-            raise ConfigError(f"{name} cannot be null; leave the key out to follow the broker")
+            raise ConfigError(f"Null value not supported for topic configs: {name}; leave it out to follow the broker")
         warning = TOPIC_KEYS.check(name, text)
         if warning:
             warnings.append(warning)
     least, most = (TOPIC_KEYS[name].parse(overrides.get(name) or str(TOPIC_KEYS[name].default)) for name in _LAGS)
     if least > most:
-        raise ConfigError(f"{_LAGS[0]}={least} is more than {_LAGS[1]}={most}; nothing could be compacted in time")
+        raise ConfigError(f"conflict topic config setting {_LAGS[0]} ({least}) > {_LAGS[1]} ({most})")
     return warnings
 
 

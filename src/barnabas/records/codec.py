@@ -270,14 +270,32 @@ class RecordStream:
         return records
 
 
-def first_null_key(section: Bytes, header: BatchHeader) -> int:
-    """The offset of the first record without a key, or -1; all records are checked on the way."""
+def invalid_records(
+    section: Bytes, header: BatchHeader, require_key: bool, oldest_ms: int, newest_ms: int, limit: int
+) -> tuple[int, list[tuple[int, int | None]]]:
+    """How many records lack a required key or have a time out of range, and which; the whole section is checked.
+
+    Of the first `limit` the index is returned, with the timestamp that is out of range, or None for a missing key.
+    """
     c: Cursor = Cursor(section, header)
-    found: cython.longlong = -1
+    keys_required: cython.bint = require_key
+    oldest: cython.longlong = oldest_ms
+    newest: cython.longlong = newest_ms
+    most: cython.Py_ssize_t = limit
+    index: cython.Py_ssize_t = 0
+    count: cython.Py_ssize_t = 0
+    found: list[tuple[int, int | None]] = []
     while c.next():
-        if c.key_length < 0 and found < 0:
-            found = c.offset
-    return found
+        if c.key_length < 0 and keys_required:
+            if count < most:
+                found.append((index, None))
+            count += 1
+        elif c.timestamp >= 0 and (c.timestamp < oldest or c.timestamp > newest):
+            if count < most:
+                found.append((index, c.timestamp))
+            count += 1
+        index += 1
+    return count, found
 
 
 # writing

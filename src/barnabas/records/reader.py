@@ -7,8 +7,8 @@ kilobytes can claim to be gigabytes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records import engine
 from barnabas.records.batch import COMPRESSION_MASK, HEADER_SIZE, BatchHeader, check_batch, headers
 from barnabas.records.builder import seal
@@ -41,13 +41,26 @@ def read_records(
             yield from records_of(batch, from_offset=from_offset, limit_bytes=limit_bytes)
 
 
-def check_records(batch: memoryview, *, require_key: bool, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
-    """Look at every record where a topic demands it: CorruptBatch for bad bytes, INVALID_RECORD for a missing key."""
+class InvalidRecords(NamedTuple):
+    """How many records of a batch are not acceptable, and the first of them: index, and timestamp or None (no key)."""
+
+    total: int
+    first: list[tuple[int, int | None]]
+
+
+def find_invalid_records(
+    batch: memoryview,
+    *,
+    require_key: bool,
+    oldest_ms: int,
+    newest_ms: int,
+    most: int,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+) -> InvalidRecords:
+    """Look at every record where a topic demands it: its bytes (CorruptBatch), its key, and its time if it has one."""
     header = check_batch(batch)
-    offset = engine.codec.first_null_key(section_of(batch, header, limit_bytes), header)
-    if require_key and offset >= 0:
-        message = f"record {offset - header.base_offset} has no key, and a compacted topic needs one in every record"
-        raise KafkaError(ErrorCode.INVALID_RECORD, message)
+    section = section_of(batch, header, limit_bytes)
+    return InvalidRecords(*engine.codec.invalid_records(section, header, require_key, oldest_ms, newest_ms, most))
 
 
 def recompress(

@@ -67,7 +67,7 @@ class Log:
     __slots__ = (
         "_boundaries", "_inspects_batches", "_log_append_time", "_reader", "_refused_attributes", "_rng",
         "_snapshots", "_truncations", "config", "damage", "directory", "disk", "first_dirty_offset", "flushed_offset",
-        "high_watermark", "is_offline", "is_short", "leader_epochs", "log_end_offset", "log_start_offset",
+        "high_watermark", "is_offline", "is_short", "leader_epochs", "log_end_offset", "log_start_offset", "name",
         "parent_directory", "partition", "producers", "segments", "tasks", "topic", "topic_id", "unsynced_directories",
     )  # fmt: skip
 
@@ -93,6 +93,7 @@ class Log:
         """The log directory (`log.dirs`) that the partition's directory is in."""
         self.topic = topic
         self.partition = partition
+        self.name = f"{topic}-{partition}"
         self.topic_id = topic_id
         self.is_offline = False
         """Whether the disk below has failed."""
@@ -119,7 +120,7 @@ class Log:
         self.update_config(config)
 
     def __repr__(self) -> str:
-        return f"Log({self.topic}-{self.partition}, {self.log_start_offset} to {self.log_end_offset})"
+        return f"Log({self.name}, {self.log_start_offset} to {self.log_end_offset})"
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
@@ -176,7 +177,7 @@ class Log:
             max_timestamp - now_ms > config.message_timestamp_after_max_ms
             or now_ms - base_timestamp > config.message_timestamp_before_max_ms
         ) and not self._log_append_time:
-            check_timestamps(base_timestamp, max_timestamp, now_ms, config)
+            check_timestamps(records, now_ms, config, self.name)
         if producer_id >= 0:
             if base_sequence < 0:
                 raise KafkaError(ErrorCode.INVALID_RECORD, f"producer {producer_id} sent a batch without a sequence")
@@ -190,7 +191,7 @@ class Log:
             if seen is not None:
                 return self._duplicate(seen)
         if self._inspects_batches:
-            records = open_batch(records, attributes, config)
+            records = open_batch(records, attributes, config, now_ms, self.name)
             size = len(records)
         if self._log_append_time:
             max_timestamp = now_ms
@@ -289,7 +290,7 @@ class Log:
         try:
             batches = check_copies(records, self.log_end_offset)
         except CorruptBatch as error:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic}-{self.partition}: {error}") from error
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {error}") from error
         for position, header in batches:
             self._append_copy(records[position : position + header.size], header)
         first, last = batches[0][1], batches[-1][1]
@@ -449,7 +450,7 @@ class Log:
         if offset > self.high_watermark:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic}-{self.partition} has high watermark {self.high_watermark}; cannot delete up to {offset}",
+                f"{self.name} has high watermark {self.high_watermark}; cannot delete up to {offset}",
             )
         if offset > self.log_start_offset:
             self._move_log_start_offset(offset)
@@ -574,8 +575,7 @@ class Log:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic}-{self.partition} holds offsets {self.log_start_offset} to {self.log_end_offset}; "
-                f"{offset} was asked for",
+                f"{self.name} holds offsets {self.log_start_offset} to {self.log_end_offset}; {offset} was asked for",
             )
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:

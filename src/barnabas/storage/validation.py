@@ -2,7 +2,8 @@
 
 A leader's append itself makes one combined test of the header, because it runs for every batch; only when that test
 fails does `refusal` find out why, in the order in which Kafka looks. The records are opened only where the topic
-demands it: another codec than the producer's, or keys for compaction.
+demands it (another codec than the producer's, or keys for compaction) and where the header's times are out of range:
+the error then names each record that is to blame, so that a client need not suspect the others (KIP-467).
 
 A follower takes what its leader has found good, as long as the bytes are whole and the offsets go on.
 """
@@ -25,11 +26,13 @@ from barnabas.records.batch import (
     verify,
 )
 from barnabas.records.compression import BY_NAME, DEFAULT_LIMIT_BYTES, Compression, DecompressedTooLarge
-from barnabas.records.reader import check_records, recompress
+from barnabas.records.reader import InvalidRecords, find_invalid_records, recompress
 from barnabas.storage.log_config import LogConfig
 
 LAST_COMPRESSION = max(Compression)
 _MOST_EXPANSION = 32  # times max.message.bytes: what a batch may become when it is opened, which holds up the loop
+_MOST_RECORD_ERRORS = 10_000  # in one response: a small batch can hold millions of records once it is decompressed
+_FOREVER = 2**63 - 1
 _CODECS = {**BY_NAME, "producer": None, "uncompressed": Compression.NONE}
 
 
@@ -70,19 +73,69 @@ def _reason(records: memoryview, header: BatchHeader, config: LogConfig) -> tupl
     )
 
 
-def check_timestamps(base_timestamp: int, max_timestamp: int, now_ms: int, config: LogConfig) -> None:
-    """Refuse times that are too far from the broker's; -1 is no time."""
-    if max_timestamp >= 0 and max_timestamp - now_ms > config.message_timestamp_after_max_ms:
-        raise KafkaError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {max_timestamp} is {max_timestamp - now_ms} ms ahead of the broker; "
-            f"message.timestamp.after.max.ms is {config.message_timestamp_after_max_ms}",
+class RejectedRecords(KafkaError):
+    """A batch that is rejected for some of its records, in Kafka's words, which programs look for."""
+
+    def __init__(self, invalid: InvalidRecords, oldest_ms: int, newest_ms: int, partition: str) -> None:
+        self.record_errors = tuple(
+            (
+                index,
+                f"Compacted topic cannot accept message without key in topic partition {partition}"
+                if timestamp is None
+                else f"Timestamp {timestamp} of message with offset {index} is out of range. "
+                f"The timestamp should be within [{oldest_ms}, {newest_ms}]",
+            )
+            for index, timestamp in invalid.first
         )
-    if base_timestamp >= 0 and now_ms - base_timestamp > config.message_timestamp_before_max_ms:
+        if any(timestamp is not None for _, timestamp in invalid.first):
+            super().__init__(
+                ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp"
+            )
+            return
+        shown = ", ".join(
+            f"RecordError(batchIndex={index}, message='{message}')" for index, message in self.record_errors[:3]
+        )
+        super().__init__(
+            ErrorCode.INVALID_RECORD,
+            f"One or more records have been rejected due to {invalid.total} record errors in total, "
+            f"and only showing the first three errors at most: [{shown}]",
+        )
+
+
+def check_records(batch: memoryview, config: LogConfig, now_ms: int, partition: str) -> None:
+    """Look at every record: RejectedRecords if one lacks a key that compaction needs, or has a time out of range."""
+    oldest_ms, newest_ms = 0, _FOREVER
+    if not config.is_log_append_time:
+        oldest_ms = now_ms - config.message_timestamp_before_max_ms
+        newest_ms = min(now_ms + config.message_timestamp_after_max_ms, _FOREVER)
+    try:
+        invalid = find_invalid_records(
+            batch,
+            require_key=config.is_compacted,
+            oldest_ms=oldest_ms,
+            newest_ms=newest_ms,
+            most=_MOST_RECORD_ERRORS,
+            limit_bytes=_limit_bytes(config),
+        )
+    except DecompressedTooLarge as error:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    if invalid.total:
+        raise RejectedRecords(invalid, oldest_ms, newest_ms, partition)
+
+
+def check_timestamps(records: memoryview, now_ms: int, config: LogConfig, partition: str) -> None:
+    """Refuse times that are too far from the broker's; -1 is no time."""
+    header = read_header(records)
+    ahead_ms, behind_ms = header.max_timestamp - now_ms, now_ms - header.base_timestamp
+    is_ahead = header.max_timestamp >= 0 and ahead_ms > config.message_timestamp_after_max_ms
+    if is_ahead or (header.base_timestamp >= 0 and behind_ms > config.message_timestamp_before_max_ms):
+        check_records(records, config, now_ms, partition)
         raise KafkaError(
             ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {base_timestamp} is {now_ms - base_timestamp} ms behind the broker; "
-            f"message.timestamp.before.max.ms is {config.message_timestamp_before_max_ms}",
+            f"the batch has times from {header.base_timestamp} to {header.max_timestamp} in its header, "
+            "which none of its records has, and which are out of range",
         )
 
 
@@ -111,21 +164,15 @@ def compression_of(config: LogConfig) -> tuple[Compression | None, int | None]:
     return codec, None if codec is None else levels.get(codec)
 
 
-def open_batch(batch: memoryview, attributes: int, config: LogConfig) -> memoryview:
-    """The batch as the topic wants it, with keys checked and recompressed if need be."""
+def open_batch(batch: memoryview, attributes: int, config: LogConfig, now_ms: int, partition: str) -> memoryview:
+    """The batch as the topic wants it, with its records checked and recompressed if need be."""
     codec, level = compression_of(config)
-    try:
-        limit_bytes = min(_MOST_EXPANSION * config.max_message_bytes, DEFAULT_LIMIT_BYTES)
-        is_kept = codec is None or codec == attributes & COMPRESSION_MASK
-        if config.is_compacted or not is_kept:
-            check_records(batch, require_key=config.is_compacted, limit_bytes=limit_bytes)
-        if codec is None or is_kept:
-            return batch
-        rewritten = recompress(batch, codec, level, limit_bytes=limit_bytes)
-    except DecompressedTooLarge as error:
-        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
-    except CorruptBatch as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    is_kept = codec is None or codec == attributes & COMPRESSION_MASK
+    if config.is_compacted or not is_kept:
+        check_records(batch, config, now_ms, partition)
+    if codec is None or is_kept:
+        return batch
+    rewritten = recompress(batch, codec, level, limit_bytes=_limit_bytes(config))
     if len(rewritten) > config.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -133,3 +180,7 @@ def open_batch(batch: memoryview, attributes: int, config: LogConfig) -> memoryv
             f"max.message.bytes is {config.max_message_bytes}",
         )
     return memoryview(rewritten)
+
+
+def _limit_bytes(config: LogConfig) -> int:
+    return min(_MOST_EXPANSION * config.max_message_bytes, DEFAULT_LIMIT_BYTES)

@@ -19,6 +19,7 @@ from tests.unit.cluster.clusters import TestCluster
 SET, DELETE, APPEND, SUBTRACT = range(4)
 ORDERS = ConfigResource(TOPIC_RESOURCE, "orders")
 ALL_BROKERS = ConfigResource(BROKER_RESOURCE, "")
+MIN_ISR = "min.insync.replicas"
 
 
 @pytest.fixture
@@ -54,8 +55,27 @@ def test_replacing_takes_away_what_is_not_named(cluster: TestCluster) -> None:
 def test_brokers_have_dynamic_configurations_each_and_all(cluster: TestCluster) -> None:
     assert change(cluster, ALL_BROKERS, ("log.retention.ms", SET, "1000")) is None
     assert change(cluster, ConfigResource(BROKER_RESOURCE, "1"), ("log.retention.ms", SET, "2000")) is None
-    assert cluster.image.config(BROKER_RESOURCE, "") == {"log.retention.ms": "1000"}
+    assert cluster.image.config(BROKER_RESOURCE, "") == {"log.retention.ms": "1000", MIN_ISR: "1"}
     assert cluster.image.config(BROKER_RESOURCE, "1") == {"log.retention.ms": "2000"}
+
+
+def test_the_first_broker_makes_min_isr_a_setting_of_all() -> None:
+    cluster = TestCluster(1, min_insync_replicas="2")
+    assert cluster.image.config(BROKER_RESOURCE, "") == {MIN_ISR: "2"}
+    assert change(cluster, ALL_BROKERS, (MIN_ISR, SET, "3")) is None
+    cluster.register(2)
+    assert cluster.image.config(BROKER_RESOURCE, "") == {MIN_ISR: "3"}
+
+
+def test_min_isr_is_the_same_for_all_brokers(cluster: TestCluster) -> None:
+    alone = ConfigResource(BROKER_RESOURCE, "1")
+    assert change(cluster, ALL_BROKERS, (MIN_ISR, DELETE, None)) is ErrorCode.INVALID_CONFIG
+    assert change(cluster, alone, (MIN_ISR, SET, "2")) is ErrorCode.INVALID_CONFIG
+    (replaced,) = cluster.submit(AlterConfigs(((ALL_BROKERS, (("log.retention.ms", "1000"),)),)))
+    assert replaced.error is not None
+    assert replaced.error.message == "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+    assert cluster.image.config(BROKER_RESOURCE, "") == {MIN_ISR: "1"}
+    assert cluster.image.config(BROKER_RESOURCE, "1") == {}
 
 
 def test_a_change_that_changes_nothing_writes_nothing(cluster: TestCluster) -> None:

@@ -34,7 +34,8 @@ def state(cluster: TestCluster) -> tuple[int, tuple[int, ...], tuple[int, ...], 
 
 
 def configure(cluster: TestCluster, resource_type: int, name: str, **values: str) -> None:
-    settings = tuple((key.replace("_", "."), value) for key, value in values.items())
+    wanted = {**cluster.image.config(resource_type, name), **{k.replace("_", "."): v for k, v in values.items()}}
+    settings = tuple(wanted.items())
     (altered,) = cluster.submit(AlterConfigs(((ConfigResource(resource_type, name), settings),)))
     assert altered.error is None
 

@@ -92,12 +92,12 @@ def test_variables_that_name_no_key_are_left_alone_if_they_are_known_and_refused
 @pytest.mark.parametrize(
     ("file", "settings", "message"),
     [
-        (b"\n\nnum.partitions=0\n", [], r"^f.properties:3: num.partitions='0' is not allowed: .*at least 1$"),
-        (b"log.dri=/x\n", [], r"^f.properties:1: unknown broker configuration key 'log.dri'; did you mean 'log.dir'\?"),
+        (b"\n\nnum.partitions=0\n", [], "^f.properties:3: Invalid value 0 for .* num.partitions: .* at least 1$"),
+        (b"log.dri=/x\n", [], r"^f.properties:1: Unknown broker config name: log.dri; did you mean 'log.dir'\?"),
         (b"broker.rack=\\u00\n", [], r"^f.properties:1: \\u wants four hexadecimal digits"),
         (b"broker.rack=\xff\n", [], "^f.properties:1: byte 0xff is not UTF-8"),
         (b"", ["num.partitions"], "^--set num.partitions: a setting is written key=value"),
-        (b"", ["num.partitions=x"], "^--set num.partitions: num.partitions='x' is not allowed"),
+        (b"", ["num.partitions=x"], "^--set num.partitions: Invalid value x for configuration num.partitions"),
         (b"", ["node.id=1", "broker.id=2"], "node.id=1 and broker.id=2 contradict each other"),
         (b"", ["log.dirs=/a,/a"], "log.dirs=/a,/a: must name one directory at least, and none twice"),
         (b"", ["log.dirs="], "log.dirs=: must name one"),
@@ -122,7 +122,7 @@ def test_settings_for_one_listener_warn_and_misspelt_ones_are_errors() -> None:
         {"listener.name.internal.ssl.keystore.location": "/x", "listener.name.a.plain.sasl.jaas.config": "s"}
     )
     assert len(config.warnings) == 2
-    with pytest.raises(ConfigError, match="unknown broker configuration key"):
+    with pytest.raises(ConfigError, match="Unknown broker config name"):
         BrokerConfig({"listener.name.internal.ssl.keystoer": "/x"})
 
 
@@ -159,7 +159,7 @@ def test_only_keys_that_can_change_while_a_broker_runs_may_be_set_then() -> None
     assert "no effect" in (config.check_dynamic("num.io.threads", "5", for_all_brokers=False) or "")
     with pytest.raises(ConfigError, match=r"num.partitions cannot change while a broker runs"):
         config.check_dynamic("num.partitions", "5", for_all_brokers=False)
-    with pytest.raises(ConfigError, match="is not allowed"):
+    with pytest.raises(ConfigError, match=r"^Invalid value soon for"):
         config.check_dynamic("log.retention.ms", "soon", for_all_brokers=False)
     with pytest.raises(ConfigError, match="did you mean"):
         config.check_dynamic("log.retention.sm", "1", for_all_brokers=False)

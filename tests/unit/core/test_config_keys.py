@@ -58,7 +58,7 @@ def test_text_becomes_the_value_that_kafka_reads(type: ConfigType, text: str, va
     ],
 )
 def test_text_of_another_type_is_refused_by_name(type: ConfigType, text: str) -> None:
-    with pytest.raises(ConfigError, match=r"some\.key=.* is not allowed: must be ") as refusal:
+    with pytest.raises(ConfigError, match=r"^Invalid value .* for configuration some\.key: ") as refusal:
         ConfigKey("some.key", type, None, "").parse(text)
     assert refusal.value.code == ErrorCode.INVALID_CONFIG
 
@@ -80,7 +80,7 @@ def test_a_range_may_have_an_outlier_with_a_meaning_of_its_own(text: str, allowe
     if allowed:
         assert key.parse(text) == int(text)
     else:
-        with pytest.raises(ConfigError, match="whole number of 32 bits, 1 to 9, or -1"):
+        with pytest.raises(ConfigError, match=r"Value must be between 1 and 9 or equal to -1$"):
             key.parse(text)
 
 
@@ -91,7 +91,7 @@ def test_not_a_number_is_in_no_range() -> None:
 
 def test_what_is_not_served_yet_is_told_apart_from_nonsense() -> None:
     assert TOPIC_KEYS["cleanup.policy"].parse("compact,delete") == ("compact", "delete")
-    with pytest.raises(ConfigError, match="'shred' is not allowed"):
+    with pytest.raises(ConfigError, match=r"^Invalid value shred for .*: String must be one of: compact, delete$"):
         TOPIC_KEYS["cleanup.policy"].parse("shred")
     with pytest.raises(ConfigError, match="twice"):
         TOPIC_KEYS["cleanup.policy"].parse("delete,delete")
@@ -125,13 +125,11 @@ def test_a_key_has_an_effect_or_none_but_not_both(table: ConfigTable) -> None:
 
 
 def test_an_unknown_key_names_the_nearest_one() -> None:
-    with pytest.raises(
-        ConfigError, match=r"^unknown topic configuration key 'retention.sm'; did you mean 'retention.ms'\?$"
-    ):
+    with pytest.raises(ConfigError, match=r"^Unknown topic config name: retention.sm; did you mean 'retention.ms'\?$"):
         TOPIC_KEYS["retention.sm"]
     with pytest.raises(ConfigError, match=r"did you mean 'num.network.threads'"):
         BROKER_KEYS["num.networks.threads"]
-    with pytest.raises(ConfigError, match=r"^unknown topic configuration key 'zzz'$"):
+    with pytest.raises(ConfigError, match=r"^Unknown topic config name: zzz$"):
         TOPIC_KEYS["zzz"]
 
 
@@ -187,7 +185,7 @@ def test_altering_sets_deletes_appends_and_subtracts() -> None:
 
 def test_alterations_that_make_no_sense_are_refused() -> None:
     table = ConfigTable("test", [ConfigKey("size", ConfigType.INT, 1, "")], {})
-    with pytest.raises(ConfigError, match="size is not a list"):
+    with pytest.raises(ConfigError, match=r"^Can't APPEND to key size because its type is not LIST"):
         alter(table, {}, [("size", AlterOperation.APPEND, "1")], {})
     with pytest.raises(ConfigError, match="size cannot be null"):
         alter(table, {}, [("size", AlterOperation.SET, None)], {})

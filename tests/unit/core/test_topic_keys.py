@@ -50,14 +50,16 @@ def test_keys_are_checked_before_they_are_set() -> None:
     assert check_topic({"retention.ms": "-1", "retention.bytes": "10"}) == []
     (warning,) = check_topic({"preallocate": "true"})
     assert warning == "topic configuration key 'preallocate' has no effect: segments are never preallocated"
-    with pytest.raises(ConfigError, match=r"'retention.m'; did you mean 'retention.ms'"):
+    with pytest.raises(ConfigError, match=r": retention.m; did you mean 'retention.ms'"):
         check_topic({"retention.m": "1"})
-    with pytest.raises(ConfigError, match=r"retention.ms='-2' is not allowed: .* at least -1"):
+    with pytest.raises(
+        ConfigError, match=r"^Invalid value -2 for configuration retention.ms: Value must be at least -1$"
+    ):
         check_topic({"retention.ms": "-2"})
     assert check_topic({"cleanup.policy": "compact,delete", "min.compaction.lag.ms": "5"}) == []
-    with pytest.raises(ConfigError, match=r"min.compaction.lag.ms=5 is more than max.compaction.lag.ms=4"):
+    with pytest.raises(ConfigError, match=r"min.compaction.lag.ms \(5\) > max.compaction.lag.ms \(4\)"):
         check_topic({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"})
-    with pytest.raises(ConfigError, match=r"retention.ms cannot be null"):
+    with pytest.raises(ConfigError, match=r"^Null value not supported for topic configs: retention.ms"):
         check_topic({"retention.ms": None})
 
 

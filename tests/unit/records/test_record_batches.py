@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records import engine
 from barnabas.records.batch import (
     NO_TIMESTAMP,
@@ -20,7 +20,7 @@ from barnabas.records.batch import (
 )
 from barnabas.records.builder import BatchBuilder, record_size_bound
 from barnabas.records.compression import Compression, DecompressedTooLarge
-from barnabas.records.reader import check_records, read_records, recompress, records_of, section_of
+from barnabas.records.reader import find_invalid_records, read_records, recompress, records_of, section_of
 from barnabas.records.record import Header, Record
 
 pytestmark = pytest.mark.usefixtures("either_engine")
@@ -204,16 +204,18 @@ def test_a_header_key_that_is_not_utf8_is_read_with_replacements() -> None:
 
 
 @pytest.mark.parametrize("compression", Compression)
-def test_a_missing_key_is_an_invalid_record_where_keys_are_required(compression: Compression) -> None:
+def test_records_without_key_or_out_of_time_range_are_found(compression: Compression) -> None:
     builder = BatchBuilder(compression)
-    builder.append(b"key", b"a")
-    check_records(memoryview(builder.build()), require_key=True)
-    builder.append(None, b"b")
+    for key, timestamp_ms in [(b"k", 50), (None, 60), (b"k", 9), (b"k", 101), (None, 8), (b"k", -1), (b"k", 100)]:
+        builder.append(key, b"v", timestamp_ms=timestamp_ms)
     batch = memoryview(builder.build())
-    check_records(batch, require_key=False)
-    with pytest.raises(KafkaError, match="record 1 has no key") as refusal:
-        check_records(batch, require_key=True)
-    assert refusal.value.code is ErrorCode.INVALID_RECORD
+
+    def invalid(require_key: bool, most: int = 10) -> tuple[int, list[tuple[int, int | None]]]:
+        return find_invalid_records(batch, require_key=require_key, oldest_ms=10, newest_ms=100, most=most)
+
+    assert invalid(True) == (4, [(1, None), (2, 9), (3, 101), (4, None)])
+    assert invalid(False) == (3, [(2, 9), (3, 101), (4, 8)])
+    assert invalid(True, most=2) == (4, [(1, None), (2, 9)])
 
 
 @pytest.mark.parametrize("before", Compression)
@@ -234,6 +236,7 @@ def test_recompressing_changes_the_codec_and_nothing_else(before: Compression, a
 def test_a_batch_beyond_the_readers_limit_is_refused() -> None:
     batch = batch_of(bytes(100_000), compression=Compression.ZSTD)
     assert len(records_of(batch, limit_bytes=101_000)) == 1
-    for read in (records_of, lambda batch, **limit: check_records(batch, require_key=True, **limit)):
+    search: Any = partial(find_invalid_records, require_key=True, oldest_ms=0, newest_ms=0, most=1)
+    for read in (records_of, search):
         with pytest.raises(DecompressedTooLarge, match="limit of 100000 bytes"):
             read(batch, limit_bytes=100_000)

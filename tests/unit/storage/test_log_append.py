@@ -11,6 +11,7 @@ import pytest
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.batch import CONTROL, LOG_APPEND_TIME, check_batch, headers, write_crc
+from barnabas.records.builder import BatchBuilder
 from barnabas.records.compression import Compression
 from tests.unit.storage.storage_helpers import NOW_MS, append, batch, new_log, read_all, values
 
@@ -117,6 +118,58 @@ def test_a_compacted_topic_wants_keys(tmp_path: Path) -> None:
         append(log, b"b", key=None)
     assert refused.value.code is ErrorCode.INVALID_RECORD
     assert values(log) == [b"a"]
+
+
+KEYLESS = "Compacted topic cannot accept message without key in topic partition topic-0"
+FRESH_MS, OLD_MS = NOW_MS, NOW_MS - 2000
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+@pytest.mark.parametrize(
+    ("records", "code", "blamed"),
+    [
+        ([(b"k", FRESH_MS), (None, FRESH_MS), (b"k", FRESH_MS)], ErrorCode.INVALID_RECORD, {1: KEYLESS}),
+        ([(None, OLD_MS), (b"k", FRESH_MS), (None, FRESH_MS)], ErrorCode.INVALID_RECORD, {0: KEYLESS, 2: KEYLESS}),
+        ([(None, FRESH_MS), (b"k", OLD_MS)], ErrorCode.INVALID_TIMESTAMP, {0: KEYLESS, 1: "Timestamp"}),
+        ([(b"k", OLD_MS), (None, FRESH_MS)], ErrorCode.INVALID_TIMESTAMP, {0: "Timestamp", 1: KEYLESS}),
+    ],
+)
+def test_a_rejected_batch_names_each_invalid_record(
+    tmp_path: Path,
+    records: list[tuple[bytes | None, int]],
+    code: ErrorCode,
+    blamed: dict[int, str],
+    compression: Compression,
+) -> None:
+    log = new_log(tmp_path, cleanup_policy=("compact",), message_timestamp_before_max_ms=1000)
+    builder = BatchBuilder(compression)
+    for key, timestamp_ms in records:
+        builder.append(key, b"v", timestamp_ms=timestamp_ms)
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_leader(memoryview(builder.build()), 0, NOW_MS)
+    error = refused.value
+    assert (error.code, [index for index, _ in error.record_errors]) == (code, list(blamed))
+    assert all(message.startswith(blamed[index]) for index, message in error.record_errors)
+    assert log.log_end_offset == 0
+
+
+def test_a_batch_of_millions_of_invalid_records_names_only_the_first_ones(tmp_path: Path) -> None:
+    log = new_log(tmp_path, cleanup_policy=("compact",))
+    builder = BatchBuilder(Compression.ZSTD)
+    builder.extend([None] * 100_000, timestamp_ms=NOW_MS)
+    with pytest.raises(KafkaError, match="due to 100000 record errors in total") as refused:
+        log.append_as_leader(memoryview(builder.build()), 0, NOW_MS)
+    assert [index for index, _ in refused.value.record_errors] == list(range(10_000))
+
+
+def test_times_out_of_range_in_the_header_alone_are_refused(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    records = batch((b"a",))
+    struct.pack_into(">q", records, 35, NOW_MS + 2 * 3_600_000)  # max timestamp
+    write_crc(records)
+    with pytest.raises(KafkaError, match="none of its records has") as refused:
+        log.append_as_leader(records, 0, NOW_MS)
+    assert (refused.value.code, refused.value.record_errors) == (ErrorCode.INVALID_TIMESTAMP, ())
 
 
 def test_a_failed_write_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

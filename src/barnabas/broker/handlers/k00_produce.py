@@ -6,10 +6,13 @@ other way to tell. Every partition has its own outcome. A gap in a producer's se
 from a leader that the controller has lately heard of; one that may have been followed by another says NOT_LEADER. Where
 the batch in front was refused, and its sender had not heard of it yet, there is no gap: the answer is the same.
 
-- 7: zstd. 8: error messages. 9: tagged fields. 10: leader hints. 12: transactions of version 2. 13: topics by id.
+- 7: zstd. 8: error messages, and which records were rejected (KIP-467). 9: tagged fields. 10: leader hints.
+- 12: transactions of version 2. 13: topics by id.
 
 Versions 0-2 are advertised but not served: older librdkafka switches compression off unless it sees them (they carry
 formats that Kafka 4 no longer takes either).
+
+Internal topics are the coordinators' own: nobody else may produce to them (INVALID_TOPIC_EXCEPTION).
 
 The first batch of a transaction in a partition waits until the coordinator knows that the partition is part of it: up
 to version 11 that is asked, from 12 on it is made so (KIP-890). Later requests of the connection wait meanwhile.
@@ -24,9 +27,11 @@ from barnabas.broker.dispatch import Later
 from barnabas.broker.refused_batches import PASSING
 from barnabas.broker.verification import Guard, PartitionKey, join_transaction, refused
 from barnabas.cluster.delayed import DelayedProduce
+from barnabas.cluster.image import INTERNAL_TOPICS
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.records.batch import COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL, read_header
 from barnabas.wire.messages.k00_produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     PartitionProduceResponse,
     ProduceRequest,
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
     from barnabas.storage.producer_state import ProducerStates
 
 _KEY = 0
+_ADMIN_CLIENT_ID = "__admin_client"  # a program under this id may repair internal topics, as in Kafka
 _ZSTD = 4
 _FIRST_VERSION_WITH_ZSTD = 7
 _FIRST_VERSION_WITH_ABORTABLE = 11
@@ -83,6 +89,8 @@ def _append(request: ProduceRequest, context: Context, refused: dict[PartitionKe
             try:
                 name = topic.name if context.version < _FIRST_VERSION_BY_TOPIC_ID else replicas.name_of(topic.topic_id)
                 partition = replicas.get(name, index)
+                if name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT_ID:
+                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
                 if refused and (name, index) in refused:
                     partition.check_leader()  # else it may have forgotten what was verified; the new leader asks anew
                     raise KafkaError(refused[name, index], "the transaction's coordinator refused this partition")
@@ -100,7 +108,10 @@ def _append(request: ProduceRequest, context: Context, refused: dict[PartitionKe
                     # epoch, and has what was under way twice.
                     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 broker.metrics.error(_KEY, code)
-                result = PartitionProduceResponse(index, code, -1, error_message=error.message or None)
+                record_errors = [BatchIndexAndErrorMessage(*rejected) for rejected in error.record_errors]
+                result = PartitionProduceResponse(
+                    index, code, -1, record_errors=record_errors, error_message=error.message or None
+                )
             except OSError as error:
                 failed = True
                 result = PartitionProduceResponse(index, replicas.disk_failed(partition, error), -1)

@@ -84,7 +84,11 @@ def _set_for_all_brokers(broker: Broker, keys: list[str] | None) -> list[ConfigE
     """What is set for all brokers, also where this broker has a value of its own that counts more."""
     set_for_all = broker.metadata.image.config(BROKER_RESOURCE, "")
     return [
-        entry._replace(value=None if entry.sensitive else set_for_all[entry.name], source=_FOR_ALL)
+        entry._replace(
+            value=None if entry.sensitive else set_for_all[entry.name],
+            source=_FOR_ALL,
+            synonyms=tuple(synonym for synonym in entry.synonyms if synonym.source is _FOR_ALL),
+        )
         for entry in broker.config.describe(keys)
         if entry.name in set_for_all
     ]
