@@ -11,7 +11,7 @@ from confluent_kafka import ConsumerGroupState
 
 from tests import peers
 from tests.interop.groups.members import SESSION_MS, Group
-from tests.peers import QUICK_JVM, ROOT
+from tests.peers import ROOT
 
 CLIENTS = ROOT / "tests" / "interop" / "clients"
 TIMES = {"session.timeout.ms": str(SESSION_MS), "heartbeat.interval.ms": "500"}
@@ -54,9 +54,8 @@ def franz_go(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    class_path = peers.java_build(CLIENTS / "Member.java", tmp_path_factory.mktemp("java"))
-    return [peers.java(), *QUICK_JVM, "-cp", class_path, "Member"]
+def java() -> list[str]:
+    return peers.java_command(CLIENTS / "Member.java")
 
 
 @pytest.fixture
