@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import gc
+import hashlib
 import os
 import random
 import re
@@ -29,6 +30,8 @@ from typing import NoReturn, Protocol, Self
 
 import pytest
 
+from tests.kafka_tool import ToolRunner
+
 ROOT = Path(__file__).resolve().parent.parent
 KAFKA_VERSION = "4.3.1"
 KAFKA_JARS = ROOT / ".peers" / f"kafka-{KAFKA_VERSION}"
@@ -37,11 +40,21 @@ SPARK_CONNECTOR_JARS = ROOT / ".peers" / "spark-connector-4.2.0"
 DELTA_JARS = ROOT / ".peers" / "delta-4.2.0"
 KAFKAJS = ROOT / ".peers" / "kafkajs" / "node_modules"
 GO = ROOT / ".peers" / "go"
+JAVA_CLASSES = ROOT / ".peers" / "java-classes"
 DEBIAN_JARS = Path("/usr/share/java")
 HOST = "127.0.0.1"
 _PORTS = range(10_000, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]))
 
-QUICK_JVM = ("-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
+QUICK_JVM = (
+    "-Xshare:auto",
+    "-Xlog:disable",  # also what it has to say of an archive that it cannot use
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",
+    "-Xmx256m",
+)
+CLASS_ARCHIVE = ROOT / ".peers" / "kafka-classes.jsa"
+"""Kafka's classes as a JVM has them in memory; `make peers` makes it. A JVM that it does not fit goes without."""
 KAFKA_JVM = ("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 """The heap and the collector that Kafka's own start script chooses."""
 
@@ -84,7 +97,7 @@ def zookeeper_jars() -> str:
     """The class path of Debian's ZooKeeper."""
     if not (DEBIAN_JARS / "zookeeper.jar").exists():
         absent(f"ZooKeeper is not in {DEBIAN_JARS}: run `make peers` or install Debian's zookeeper")
-    return f"/etc/zookeeper/conf{os.pathsep}{DEBIAN_JARS}/*"
+    return f"{DEBIAN_JARS}/zookeeper.jar{os.pathsep}{DEBIAN_JARS}/slf4j-simple.jar"  # the first names what it needs
 
 
 def node_command(script: Path, *arguments: str) -> list[str]:
@@ -106,14 +119,27 @@ def go_build(source: Path, program: Path) -> Path:
     return program
 
 
-def java_build(source: Path, classes: Path) -> str:
-    """Compile a Java program against Kafka's clients and Streams; the class path that runs it."""
-    javac = _program("javac", "a Java compiler, version 17 or later (Debian: openjdk-17-jdk-headless)")
+def java_command(source: Path, *arguments: str) -> list[str]:
+    """The command line that runs a Java program of ours on Kafka's clients and Streams."""
     if not any(STREAMS_JARS.glob("kafka-streams-*.jar")):
         absent(f"Kafka Streams {KAFKA_VERSION}'s jars are not in {STREAMS_JARS}: run `make peers` (needs maven)")
-    class_path = f"{STREAMS_JARS}/*{os.pathsep}{classes}"
-    subprocess.run([javac, "-d", str(classes), "-cp", class_path, str(source)], timeout=60, check=True)
-    return class_path
+    return kafka_command(source.stem, *arguments, also=[f"{STREAMS_JARS}/*", str(java_classes(source))])
+
+
+def java_classes(source: Path) -> Path:
+    """The directory with the classes of a program: compiled once for each text of it, whoever asks."""
+    class_path = f"{kafka_jars()}/*{os.pathsep}{STREAMS_JARS}/*"
+    text = class_path.encode() + source.read_bytes()
+    classes = JAVA_CLASSES / f"{source.stem}-{hashlib.sha256(text).hexdigest()[:16]}"
+    if not classes.is_dir():
+        javac = _program("javac", "a Java compiler, version 17 or later (Debian: openjdk-17-jdk-headless)")
+        JAVA_CLASSES.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=JAVA_CLASSES) as directory:
+            partial = Path(directory) / "classes"
+            subprocess.run([javac, "-d", str(partial), "-cp", class_path, str(source)], timeout=100, check=True)
+            with contextlib.suppress(OSError):  # another process was first
+                partial.rename(classes)
+    return classes
 
 
 def _program(name: str, what_to_install: str) -> str:
@@ -129,25 +155,38 @@ def absent(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
-def kafka_command(main_class: str, *arguments: str, jvm: Sequence[str] = QUICK_JVM) -> list[str]:
-    """The command line that runs a class from Kafka's jars."""
-    return [java(), *jvm, "-cp", f"{kafka_jars()}/*", main_class, *arguments]
+def kafka_command(
+    main_class: str, *arguments: str, jvm: Sequence[str] = QUICK_JVM, also: Sequence[str] = ()
+) -> list[str]:
+    """The command line that runs a class from Kafka's jars, and from what is `also` in the class path."""
+    class_path = os.pathsep.join([f"{kafka_jars()}/*", *also])
+    is_quick = QUICK_JVM[0] in jvm and CLASS_ARCHIVE.exists()
+    archive = [f"-XX:SharedArchiveFile={CLASS_ARCHIVE}"] if is_quick else []
+    return [java(), *jvm, *archive, "-cp", class_path, main_class, *arguments]
 
 
-def kafka_tool(main_class: str, *arguments: str, input: str | None = None, timeout: float = 60) -> str:
+def kafka_tool(main_class: str, *arguments: str, input: str = "", timeout: float = 60) -> str:
     """Run one of Kafka's tools to its end and give what it printed; a tool that fails, fails the test."""
-    done = subprocess.run(
-        kafka_command(main_class, *arguments),
-        input=input,
-        stdin=subprocess.DEVNULL if input is None else None,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
-    assert done.returncode == 0, f"{main_class} {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}"
-    return done.stdout
+    returncode, printed = _tool_runner().run([main_class, *arguments], input, timeout)
+    assert returncode == 0, f"{main_class} {' '.join(arguments)} ended with {returncode}:\n{printed}"
+    return printed
+
+
+def tool_runner(jvm: Sequence[str] = QUICK_JVM) -> ToolRunner:
+    """A JVM that runs Kafka's tools."""
+    classes = java_classes(ROOT / "tests" / "ToolRunner.java")
+    return ToolRunner(kafka_command("ToolRunner", jvm=jvm, also=[str(classes)]))
+
+
+def _tool_runner() -> ToolRunner:
+    """The one of this process."""
+    runner = _runners.get(os.getpid())
+    if runner is None or not runner.is_alive:
+        runner = _runners[os.getpid()] = tool_runner()
+    return runner
+
+
+_runners: dict[int, ToolRunner] = {}
 
 
 def free_port() -> int:

@@ -14,19 +14,17 @@ from barnabas.client.group.assignors import ASSIGNORS
 from barnabas.client.group.assignors.assignor import NO_RACKS, Applicant, Racks, Shares
 from barnabas.client.group.assignors.sticky import remembering
 from tests import peers
-from tests.peers import QUICK_JVM, ROOT
+from tests.peers import ROOT
 
 Ask = Callable[[list[str]], list[str]]
 Group = tuple[dict[str, int], list[Applicant]]
 
 
 @pytest.fixture(scope="module")
-def ask_java(tmp_path_factory: pytest.TempPathFactory) -> Ask:
-    source = ROOT / "tests" / "interop" / "clients" / "Assign.java"
-    class_path = peers.java_build(source, tmp_path_factory.mktemp("java-assign"))
+def ask_java() -> Ask:
+    command = peers.java_command(ROOT / "tests" / "interop" / "clients" / "Assign.java")
 
     def ask(lines: list[str]) -> list[str]:
-        command = [peers.java(), *QUICK_JVM, "-cp", class_path, "Assign"]
         done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, timeout=60, check=True)
         return done.stdout.splitlines()
 

@@ -11,7 +11,7 @@ import pytest
 from tests import peers
 from tests.clients.group_readers import create_topic
 from tests.interop.groups.members import SESSION_MS, Group
-from tests.peers import QUICK_JVM, ROOT
+from tests.peers import ROOT
 
 PARTITIONS = 12
 TIMES = {"session.timeout.ms": str(SESSION_MS), "heartbeat.interval.ms": "500"}
@@ -24,10 +24,8 @@ Start = Callable[[str, str], None]
 
 
 @pytest.fixture(scope="session")
-def java_member(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    member = ROOT / "tests" / "interop" / "clients" / "Member.java"
-    class_path = peers.java_build(member, tmp_path_factory.mktemp("java-member"))
-    return [peers.java(), *QUICK_JVM, "-cp", class_path, "Member"]
+def java_member() -> list[str]:
+    return peers.java_command(ROOT / "tests" / "interop" / "clients" / "Member.java")
 
 
 @pytest.fixture

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 from random import Random
 
 from barnabas.client.produce.partitioner import partition_of_key
-from tests.peers import QUICK_JVM, ROOT, java, java_build
+from tests.peers import ROOT, java_command
 
 PARTITION_COUNT = 31
 PROGRAM = ROOT / "tests" / "interop" / "clients" / "Partitions.java"
 
 
-def test_ten_thousand_keys_go_where_javas_client_sends_them(tmp_path: Path) -> None:
+def test_ten_thousand_keys_go_where_javas_client_sends_them() -> None:
     random = Random(7)
     keys = [random.randbytes(random.randrange(1, 60)) for _ in range(5000)] + [b"key-%d" % n for n in range(5000)]
     done = subprocess.run(
-        [java(), *QUICK_JVM, "-cp", java_build(PROGRAM, tmp_path), "Partitions", str(PARTITION_COUNT)],
+        java_command(PROGRAM, str(PARTITION_COUNT)),
         input="".join(f"{key.hex()}\n" for key in keys),
         capture_output=True,
         text=True,

@@ -1,7 +1,6 @@
 """Apache Kafka's own command-line tools, with the Java client inside them.
 
-Each run of a tool is a JVM of a second or two, so a test is a whole errand. Consumers name their partition and offset,
-which needs no group coordinator.
+Consumers name their partition and offset, which needs no group coordinator.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
 def tool(broker: Broker) -> Tool:
     """Runs a tool against the broker."""
 
-    def run(main_class: str, *arguments: str, input: str | None = None) -> str:
+    def run(main_class: str, *arguments: str, input: str = "") -> str:
         return peers.kafka_tool(main_class, "--bootstrap-server", broker.address, *arguments, input=input)
 
     return run

@@ -1,7 +1,4 @@
-"""Apache Kafka's tools for clusters, on three brokers: they move replicas, elect leaders and tell what is missing.
-
-Each run of a tool is a JVM of a second or two, so a test is a whole errand.
-"""
+"""Apache Kafka's tools for clusters, on three brokers: they move replicas, elect leaders and tell what is missing."""
 
 from __future__ import annotations
 

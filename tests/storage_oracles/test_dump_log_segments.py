@@ -124,7 +124,7 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def _dump(directories: dict[str, Path], pattern: str, *options: str) -> dict[str, str]:
-    """What the tool prints of each file that fits the pattern; one run for all, for a JVM takes its time to start."""
+    """What the tool prints of each file that fits the pattern."""
     files = [str(path) for directory in directories.values() for path in sorted(directory.glob(pattern))]
     assert files
     printed = kafka_tool("org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(files), *options)

@@ -113,7 +113,7 @@ def test_everything_goes_on_after_the_server_was_killed_and_started_again(tmp_pa
     async def main(stack: ExitStack) -> None:
         port = free_port()
         server = stack.enter_context(ZooKeeperServer(tmp_path, port=port))
-        writer, follower = (ZooKeeperStore(server.address, broker_id, session_timeout_s=8.0) for broker_id in (1, 2))
+        writer, follower = (ZooKeeperStore(server.address, broker_id, session_timeout_s=30.0) for broker_id in (1, 2))
         await writer.open()
         await follower.open()
         epoch = await writer.campaign(0)

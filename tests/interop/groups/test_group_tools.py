@@ -1,4 +1,4 @@
-"""Apache Kafka's own tools for groups and transactions. Each run is a JVM of a second or two: a test is an errand."""
+"""Apache Kafka's own tools for groups and transactions."""
 
 from __future__ import annotations
 

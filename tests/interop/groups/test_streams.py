@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests import peers
-from tests.peers import QUICK_JVM, ROOT, Broker, NewTopic, Server
+from tests.peers import ROOT, Broker, NewTopic, Server
 
 LINES = 4000
 WORDS_IN_A_LINE = 3
@@ -20,10 +20,8 @@ VOCABULARY = [f"word-{number}" for number in range(40)]
 
 
 @pytest.fixture(scope="module")
-def word_count(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    source = ROOT / "tests" / "interop" / "clients" / "WordCount.java"
-    class_path = peers.java_build(source, tmp_path_factory.mktemp("java"))
-    return [peers.java(), *QUICK_JVM, "-cp", class_path, "WordCount"]
+def word_count() -> list[str]:
+    return peers.java_command(ROOT / "tests" / "interop" / "clients" / "WordCount.java")
 
 
 class Counts:

@@ -38,19 +38,22 @@ from barnabas.wire.messages.k14_sync_group import SyncGroupRequest
 from barnabas.wire.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
 from tests import peers
 from tests.broker.wire_client import Client, Connection
-from tests.peers import QUICK_JVM, KafkaServer
+from tests.peers import KafkaServer
 from tests.unit.coordinator.classic_groups import Bench, subscription
+from tests.unit.coordinator.conftest import MAX_CLASSIC_SIZE, MAX_SESSION_MS, MIN_SESSION_MS
 
 pytestmark = pytest.mark.peers
 
 R = TypeVar("R")
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = ClassicState
-SCRIPTS = 40
+SCRIPTS = [*range(12), *(pytest.param(seed, marks=pytest.mark.proof) for seed in range(12, 40))]
 STEPS = 40
-MAX_SIZE = 4
 CONFIG = ClassicGroupConfig(
-    min_session_timeout_ms=100, max_session_timeout_ms=60_000, initial_rebalance_delay_ms=0, max_size=MAX_SIZE
+    min_session_timeout_ms=MIN_SESSION_MS,
+    max_session_timeout_ms=MAX_SESSION_MS,
+    initial_rebalance_delay_ms=0,
+    max_size=MAX_CLASSIC_SIZE,
 )
 ORDERS, BILLS = subscription("orders"), subscription("bills")
 PROTOCOLS = ({"range": ORDERS, "sticky": b"s"}, {"range": ORDERS}, {"range": BILLS, "sticky": b"s"}, {"sticky": b"t"})
@@ -59,15 +62,8 @@ PATIENCE_S = 10
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    settings = {
-        "offsets.topic.num.partitions": "1",
-        "group.min.session.timeout.ms": "100",
-        "group.max.session.timeout.ms": "60000",
-        "group.max.size": str(MAX_SIZE),
-    }
-    directory = tmp_path_factory.mktemp("classic-groups")
-    with KafkaServer(directory, settings, jvm=(*QUICK_JVM, "-Xmx512m")) as server, Client(server.address) as client:
+def kafka(judge: KafkaServer) -> Iterator[Client]:
+    with Client(judge.address) as client:
         client.create_topic(name="orders")
         deadline = time.monotonic() + 30
         heartbeat = HeartbeatRequest(group_id="any", member_id="nobody")
@@ -380,7 +376,7 @@ class Script:
         return self.random.choice([(member_id, self.generation(), instance)] * 4 + [("", -1, None)])
 
 
-@pytest.mark.parametrize("seed", range(SCRIPTS))
+@pytest.mark.parametrize("seed", SCRIPTS)
 def test_requests_in_any_order_are_answered_as_kafka_answers_them(twin: Twin, seed: int) -> None:
     Script(twin, Random(seed)).run()
 

@@ -47,26 +47,19 @@ from barnabas.wire.messages.k14_sync_group import SyncGroupRequest
 from barnabas.wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from barnabas.wire.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
 from tests.broker.wire_client import Client
-from tests.peers import QUICK_JVM, KafkaServer
+from tests.peers import KafkaServer
+from tests.unit.coordinator.conftest import MAX_CONSUMER_SIZE
 
-SCRIPTS = 30
+SCRIPTS = [*range(10), *(pytest.param(seed, marks=pytest.mark.proof) for seed in range(10, 30))]
 STEPS = 60
-CONFIG = ConsumerGroupConfig(assignment_interval_ms=0, max_size=6)
+CONFIG = ConsumerGroupConfig(assignment_interval_ms=0, max_size=MAX_CONSUMER_SIZE)
 PARTITIONS = {"apples": 5, "pears": 3, "plums": 2}
 HOUR_MS = 3_600_000
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    settings = {
-        "offsets.topic.num.partitions": "1",
-        "group.consumer.assignment.interval.ms": "0",
-        "group.consumer.max.size": str(CONFIG.max_size),
-        "group.consumer.migration.policy": "upgrade",  # the state machine is asked for nothing but consumer groups
-        "group.max.session.timeout.ms": str(HOUR_MS),
-    }
-    directory = tmp_path_factory.mktemp("groups")
-    with KafkaServer(directory, settings, jvm=(*QUICK_JVM, "-Xmx512m")) as server, Client(server.address) as client:
+def kafka(judge: KafkaServer) -> Iterator[Client]:
+    with Client(judge.address) as client:
         for name, count in PARTITIONS.items():
             client.create_topic(count, name=name)
         deadline = time.monotonic() + 30
@@ -360,7 +353,7 @@ class Script:
         self.desk.call(request, {12: 4, 13: 5, 14: 5, 68: 1}[type(request).__schema__.key])  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("seed", range(SCRIPTS))
+@pytest.mark.parametrize("seed", SCRIPTS)
 def test_every_answer_is_that_of_apache_kafka(kafka: Client, topics: Topics, seed: int) -> None:
     desk = Desk(kafka, topics, f"script-{seed}-{time.time_ns()}")
     script = Script(desk, Random(seed))
