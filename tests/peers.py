@@ -351,9 +351,12 @@ class BarnabasServer(Server):
         port: int = 0,
         timeout: float = 60,
         wrapper: Sequence[str] = (),
+        new_interpreter: bool = False,
     ):
-        """`wrapper` stands before the command, and becomes it."""
+        """`wrapper` stands before the command, and becomes it. A fork is as good as a `new_interpreter`, unless its
+        start is measured."""
         self.data_dir = data_dir
+        self._new_interpreter = new_interpreter
         stdout = data_dir.with_name(f"{data_dir.name}.stdout")
         stdout.parent.mkdir(parents=True, exist_ok=True)
         stdout.write_bytes(b"")
@@ -375,7 +378,7 @@ class BarnabasServer(Server):
     ) -> subprocess.Popen[bytes] | ForkedProcess:
         """Without a new interpreter, if nothing depends on one."""
         beginning = barnabas_command()
-        if list(command[: len(beginning)]) != beginning or not can_fork(environment):
+        if self._new_interpreter or list(command[: len(beginning)]) != beginning or not can_fork(environment):
             return super()._start(command, out, err, environment)
         with open(os.devnull, "rb") as null:
             streams = (null.fileno(), out.fileno(), err.fileno())

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from itertools import count, pairwise
+from itertools import count
 from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer
@@ -59,15 +59,6 @@ class Traffic:
             assert not self.failures, self.failures[:5]
             assert time.monotonic() < deadline, f"acknowledged: {dict(self._acknowledged)}, to be reached: {goals}"
             time.sleep(0.05)
-
-    def longest_silence_s(self, partition: int) -> float:
-        """The longest time without an acknowledged record in a partition."""
-        times = [
-            at
-            for at, event in self.history.events
-            if isinstance(event, Acknowledged) and event.partition.partition == partition
-        ]
-        return max(later - earlier for earlier, later in pairwise(times))
 
     def read_all(self) -> list[int]:
         """Read the whole topic once all clients have ended; the high watermarks of its partitions."""

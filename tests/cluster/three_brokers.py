@@ -152,5 +152,5 @@ def seconds_until(question: object, timeout: float) -> float:
     started = time.monotonic()
     while not question():
         assert time.monotonic() - started < timeout, f"not so within {timeout} s"
-        time.sleep(0.02)
+        time.sleep(0.05)
     return time.monotonic() - started
