@@ -59,8 +59,11 @@ def leaders_seen(address: str, topic: str) -> Iterator[set[int]]:
         looking.join(20)
 
 
-@pytest.fixture(params=["embedded", "zookeeper"])
-def cluster_on_either_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+@pytest.fixture(scope="module", params=["embedded", "zookeeper"])
+def cluster_on_either_store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    tmp_path = tmp_path_factory.mktemp(request.param)
     with ExitStack() as stack:
         settings = dict(SETTINGS)
         if request.param == "zookeeper":
@@ -80,6 +83,8 @@ def test_writing_goes_on_soon_after_a_leader_was_killed(
         victim = next(leader for leader in led if (leader == controller) is is_controller)
         cluster.kill(victim)
         running.until_all_move()
+    cluster.start(victim)
+    eventually(lambda: living_brokers(cluster.some_address), set(NUMBERS))
     assert running.failures == []
 
 

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from barnabas.wire.messages import k19_create_topics as k19
 from tests.broker.wire_client import Client
+from tests.cli.commands import succeed_on
 from tests.cluster.three_brokers import NUMBERS, Cluster, three_brokers
 from tests.peers import eventually, kafka_tool
 
@@ -70,11 +71,12 @@ def test_a_throttled_move_keeps_its_rate_and_holds_up_nobody(cluster: Cluster, t
     for _ in range(5):
         producer.produce(topic_name, b"x")
         assert producer.flush(60) == 0  # it waits for the two in-sync replicas alone
-    eventually(lambda: copied_bytes(cluster, topic_name) > HEAD_START_BYTES, True)
     copied = copied_bytes(cluster, topic_name)
     assert copied < HEAD_START_BYTES + RATE * (time.monotonic() - started)
     assert in_sync(cluster, topic_name) == {1, 2}
-    kafka_tool(TOOL, *options, "--execute", "--additional", "--throttle", str(1000 * RATE))
+    for number in NUMBERS:
+        quick = [f"{key}={1000 * RATE}" for key in THROTTLES]
+        succeed_on(cluster.bootstrap)("config", "set", "broker", str(number), *quick)
     eventually(lambda: in_sync(cluster, topic_name), {1, 2, 3})
     assert "completed" in kafka_tool(TOOL, *options, "--verify")
     for number in NUMBERS:
