@@ -101,7 +101,7 @@ def test_metrics_are_served_where_asked(tmp_path: Path) -> None:
     port = free_port()
     with (
         BarnabasServer(tmp_path / "data", arguments=["--metrics-port", str(port)]),
-        urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=10) as answer,
+        urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=60) as answer,
     ):
         assert b"barnabas_" in answer.read()
 

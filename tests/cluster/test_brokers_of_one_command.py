@@ -123,13 +123,13 @@ def test_groups_and_transactions_are_kept_in_three_places(tmp_path: Path) -> Non
     with BarnabasServer(tmp_path / "data", arguments=ARGUMENTS) as server:
         bootstrap = ",".join(ready_line(server)["addresses"])
         producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "t", "log_level": 0})
-        producer.init_transactions(20)
+        producer.init_transactions(60)
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "log_level": 0})
         producer.begin_transaction()
         producer.produce("orders", b"x")
-        producer.send_offsets_to_transaction([TopicPartition("orders", 0, 1)], consumer.consumer_group_metadata(), 20)
-        producer.commit_transaction(20)
-        assert [each.offset for each in consumer.committed([TopicPartition("orders", 0)], 20)] == [1]
+        producer.send_offsets_to_transaction([TopicPartition("orders", 0, 1)], consumer.consumer_group_metadata(), 60)
+        producer.commit_transaction(60)
+        assert [each.offset for each in consumer.committed([TopicPartition("orders", 0)], 60)] == [1]
         consumer.close()
         listed = json.loads(barnabas(bootstrap, "topic", "list", "--internal", "-o", "json"))
     assert {row["topic"]: row["replication_factor"] for row in listed} == {

@@ -266,7 +266,7 @@ def test_a_reassignment_outlives_its_watcher_and_can_be_called_off(cluster: Clus
     finally:
         if process.poll() is None:
             process.kill()
-            process.communicate(timeout=10)
+            process.communicate(timeout=60)
     assert process.returncode == 130
     assert "the reassignment goes on; `barnabas cluster reassign --watch` follows it" in told
 

@@ -56,7 +56,7 @@ def leaders_seen(address: str, topic: str) -> Iterator[set[int]]:
         yield seen
     finally:
         is_over.set()
-        looking.join(20)
+        looking.join(60)
 
 
 @pytest.fixture(scope="module", params=["embedded", "zookeeper"])
