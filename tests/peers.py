@@ -26,10 +26,11 @@ import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn, Protocol, Self
+from typing import BinaryIO, NoReturn, Protocol, Self
 
 import pytest
 
+from tests.forked import ForkedProcess, can_fork
 from tests.kafka_tool import ToolRunner
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -226,13 +227,12 @@ class Server:
         self.log = log
         self.spawned_at = time.monotonic()
         with stdout.open("ab") as out, log.open("ab") as err:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env={**os.environ, **(environment or {})},
-            )
+            self.process = self._start(command, out, err, {**os.environ, **(environment or {})})
+
+    def _start(
+        self, command: Sequence[str], out: BinaryIO, err: BinaryIO, environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes] | ForkedProcess:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment)
 
     @property
     def pid(self) -> int:
@@ -252,22 +252,21 @@ class Server:
     def tail(self, lines: int = 40) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
-    def stop(self, timeout: float = 20) -> int:
+    def stop(self, timeout: float = 60) -> int:
         """Ask for a clean stop and give the exit code; kill what does not stop in time, and say so."""
         if self.process.poll() is None:
             self.process.terminate()
-            try:
-                self.process.wait(timeout)
-            except subprocess.TimeoutExpired:
-                self.kill()
-                raise AssertionError(f"{self} did not stop within {timeout} s of SIGTERM\n{self.tail()}") from None
-        return self.process.returncode
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"{self} did not stop within {timeout} s of SIGTERM\n{self.tail()}") from None
 
     def kill(self) -> None:
         """End it as a crash would."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(60)
 
     def __enter__(self) -> Self:
         return self
@@ -390,11 +389,14 @@ class BarnabasServer(Server):
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         port: int = 0,
-        timeout: float = 20,
+        timeout: float = 60,
         wrapper: Sequence[str] = (),
+        new_interpreter: bool = False,
     ):
-        """`wrapper` stands before the command, and becomes it."""
+        """`wrapper` stands before the command, and becomes it. A fork is as good as a `new_interpreter`, unless its
+        start is measured."""
         self.data_dir = data_dir
+        self._new_interpreter = new_interpreter
         stdout = data_dir.with_name(f"{data_dir.name}.stdout")
         stdout.parent.mkdir(parents=True, exist_ok=True)
         stdout.write_bytes(b"")
@@ -410,6 +412,17 @@ class BarnabasServer(Server):
         match = _READY_LINE.search(stdout.read_text())
         assert match is not None
         self.address = match[1]
+
+    def _start(
+        self, command: Sequence[str], out: BinaryIO, err: BinaryIO, environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes] | ForkedProcess:
+        """Without a new interpreter, if nothing depends on one."""
+        beginning = barnabas_command()
+        if self._new_interpreter or list(command[: len(beginning)]) != beginning or not can_fork(environment):
+            return super()._start(command, out, err, environment)
+        with open(os.devnull, "rb") as null:
+            streams = (null.fileno(), out.fileno(), err.fileno())
+            return ForkedProcess(command[len(beginning) :], streams, environment)
 
 
 class MariaDbServer(Server):
@@ -455,7 +468,7 @@ class PostgresServer(Server):
         super().__init__([*become, server, "-D", str(data), *options], log, log)
         self.wait_until(lambda: b"ready to accept connections" in log.read_bytes(), timeout=60)
 
-    def stop(self, timeout: float = 20) -> int:
+    def stop(self, timeout: float = 60) -> int:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)  # "fast": it does not wait until clients leave
         code = super().stop(timeout)
@@ -479,7 +492,7 @@ class NewTopic(Protocol):
     def __call__(self, partitions: int = 1, config: dict[str, str] | None = None) -> str: ...
 
 
-def eventually(question: Callable[[], object], expected: object, timeout: float = 10) -> None:
+def eventually(question: Callable[[], object], expected: object, timeout: float = 60) -> None:
     """Ask until the answer is the expected one: Kafka's brokers learn of a change a moment after it was answered."""
     deadline = time.monotonic() + timeout
     while (answer := question()) != expected and time.monotonic() < deadline:

@@ -21,7 +21,7 @@ class Metrics:
         return ["--metrics-port", str(self.port)]
 
     def scrape(self) -> dict[Sample, float]:
-        with urllib.request.urlopen(f"http://{HOST}:{self.port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{HOST}:{self.port}/metrics", timeout=60) as answer:
             text = answer.read().decode()
         return {
             (sample.name, frozenset(sample.labels.items())): sample.value

@@ -36,6 +36,7 @@ from tests.broker.wire_client import (
 from tests.peers import Broker, eventually
 
 READ_COMMITTED = 1
+FOREVER_MS = 600_000  # longer than a test waits
 
 
 def request_for(
@@ -115,9 +116,7 @@ def test_unknown_names_numbers_and_ids(client: Client, topic_name: str) -> None:
 
 def test_an_offset_out_of_range_is_told_at_once(client: Client) -> None:
     topic = client.create_topic(partitions=2)
-    started = time.monotonic()
-    told = by_partition(client.call(request_for((topic, 0, 0), (topic, 1, 9), wait_ms=8000), 12))
-    assert time.monotonic() - started < 4
+    told = by_partition(client.call(request_for((topic, 0, 0), (topic, 1, 9), wait_ms=FOREVER_MS), 12))
     assert [told[topic, index].error_code for index in (0, 1)] == [ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE]
 
 
@@ -248,20 +247,18 @@ def test_a_long_poll_ends_with_the_time(client: Client) -> None:
     topic = client.create_topic()
     started = time.monotonic()
     data = client.fetch(topic, max_wait_ms=400)
-    assert 0.35 <= time.monotonic() - started < 5
+    assert time.monotonic() - started >= 0.35
     assert (data.error_code, bytes(data.records)) == (ErrorCode.NONE, b"")
 
 
 def test_a_long_poll_ends_with_data(broker: Broker, client: Client, connect: Callable[[Broker], Client]) -> None:
     topic = client.create_topic()
     waiting = connect(broker)
-    request = request_for((topic, 0, 0), wait_ms=15_000)
+    request = request_for((topic, 0, 0), wait_ms=FOREVER_MS)
     correlation_id = waiting.send(request, 12)
     assert not waiting.has_answer(0.2)
     client.produce(topic, batch(b"news"))
-    started = time.monotonic()
     response = waiting.receive(request, 12, correlation_id)
-    assert time.monotonic() - started < 5
     assert values_in(by_partition(response)[topic, 0].records) == [b"news"]
 
 
@@ -272,7 +269,7 @@ def test_a_long_poll_waits_for_as_much_as_it_asked_for(
     size = len(batch(b"x" * 1000))
     client.produce(topic, batch(b"x" * 1000))
     waiting = connect(broker)
-    request = request_for((topic, 0, 0), wait_ms=15_000, min_bytes=3 * size)
+    request = request_for((topic, 0, 0), wait_ms=FOREVER_MS, min_bytes=3 * size)
     correlation_id = waiting.send(request, 12)
     assert not waiting.has_answer(0.2)
     client.produce(topic, batch(b"x" * 1000))
@@ -291,28 +288,24 @@ def test_a_long_poll_that_never_gets_enough_brings_what_there_is(client: Client)
 
 def test_no_minimum_means_no_waiting(client: Client) -> None:
     topic = client.create_topic()
-    started = time.monotonic()
-    assert client.fetch(topic, max_wait_ms=8000, min_bytes=0).error_code == ErrorCode.NONE
-    assert client.call(FetchRequest(max_wait_ms=8000, min_bytes=1), 12).responses == []
-    assert time.monotonic() - started < 4
+    assert client.fetch(topic, max_wait_ms=FOREVER_MS, min_bytes=0).error_code == ErrorCode.NONE
+    assert client.call(FetchRequest(max_wait_ms=FOREVER_MS, min_bytes=1), 12).responses == []
 
 
 def test_a_long_poll_ends_with_its_topic(broker: Broker, client: Client, connect: Callable[[Broker], Client]) -> None:
     topic = client.create_topic()
     waiting = connect(broker)
-    request = request_for((topic, 0, 0), wait_ms=15_000)
+    request = request_for((topic, 0, 0), wait_ms=FOREVER_MS)
     correlation_id = waiting.send(request, 12)
     assert not waiting.has_answer(0.1)
     client.delete_topic(topic)
-    started = time.monotonic()
     data = by_partition(waiting.receive(request, 12, correlation_id))[topic, 0]
-    assert time.monotonic() - started < 5
     assert data.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def test_many_long_polls_are_all_woken(broker: Broker, client: Client, connect: Callable[[Broker], Client]) -> None:
     topic = client.create_topic()
-    request = request_for((topic, 0, 0), wait_ms=15_000)
+    request = request_for((topic, 0, 0), wait_ms=FOREVER_MS)
     waiting = [(reader := connect(broker), reader.send(request, 12)) for _ in range(30)]
     assert not waiting[-1][0].has_answer(0.1)
     client.produce(topic, batch(b"news"))
@@ -408,7 +401,7 @@ def test_a_session_waits_for_all_its_partitions(
     session.fetch((topic, 0, 0), (topic, 1, 0))
     timer = threading.Timer(0.3, lambda: client.produce(topic, batch(b"late"), 1))
     timer.start()
-    told = by_partition(session.fetch(wait_ms=15_000))
+    told = by_partition(session.fetch(wait_ms=FOREVER_MS))
     timer.join()
     assert values_in(told[topic, 1].records) == [b"late"]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import struct
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +14,10 @@ from barnabas.core.errors import ErrorCode
 from barnabas.wire.messages.k18_api_versions import ApiVersionsRequest
 from tests.broker.metrics import Metrics
 from tests.broker.servers import barnabas_only
-from tests.broker.test_broker_fetch import request_for
+from tests.broker.test_broker_fetch import FOREVER_MS, request_for
 from tests.broker.wire_client import Client, batch, produce_request
-from tests.peers import HOST, BarnabasServer, barnabas_command, eventually, free_port
+from tests.cli.commands import run_barnabas
+from tests.peers import HOST, BarnabasServer, eventually, free_port
 
 pytestmark = barnabas_only("Kafka's process, metrics and logs are its own")
 
@@ -43,8 +42,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory, metrics: Metrics) -> Itera
 # stopping and starting
 
 
-@pytest.mark.alone
-def test_it_stops_in_time_with_connections_open_and_requests_waiting(tmp_path: Path) -> None:
+def test_it_stops_with_connections_open_and_requests_waiting(tmp_path: Path) -> None:
     with (
         BarnabasServer(tmp_path / "data") as server,
         Client(server.address) as idle,
@@ -53,27 +51,22 @@ def test_it_stops_in_time_with_connections_open_and_requests_waiting(tmp_path: P
     ):
         topic = idle.create_topic()
         idle.produce(topic, batch(b"x" * 1_000_000))
-        waiting.send(request_for((topic, 0, 1), wait_ms=60_000), 12)
+        waiting.send(request_for((topic, 0, 1), wait_ms=FOREVER_MS), 12)
         half.socket.sendall(struct.pack(">i", 1000) + b"\0\1")
         assert not waiting.has_answer(0.2)
-        started = time.monotonic()
-        assert server.stop(timeout=10) == 0
-        assert time.monotonic() - started < 3
+        assert server.stop() == 0
         assert waiting.is_closed_by_broker()
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-@pytest.mark.alone
-def test_it_stops_in_time_while_a_client_does_not_read_its_answers(tmp_path: Path) -> None:
+def test_it_stops_while_a_client_does_not_read_its_answers(tmp_path: Path) -> None:
     with BarnabasServer(tmp_path / "data") as server, Client(server.address) as client:
         topic = client.create_topic()
         for _ in range(20):
             client.produce(topic, batch(b"x" * 1_000_000))
         for _ in range(20):
             client.send(request_for((topic, 0, 0)), 12)
-        started = time.monotonic()
-        assert server.stop(timeout=10) == 0
-        assert time.monotonic() - started < 3
+        assert server.stop() == 0
 
 
 def test_a_directory_of_another_cluster_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -81,13 +74,7 @@ def test_a_directory_of_another_cluster_is_refused_in_one_line(tmp_path: Path) -
         with BarnabasServer(tmp_path / name):
             pass
     settings = f"log.dirs={tmp_path / 'one'},{tmp_path / 'two'}"
-    done = subprocess.run(
-        barnabas_command("up", "--data-dir", str(tmp_path / "one"), "--port", "0", "--set", settings),
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
+    done = run_barnabas("up", "--data-dir", str(tmp_path / "one"), "--port", "0", "--set", settings)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert last.startswith("barnabas: ")
@@ -99,13 +86,7 @@ def test_a_directory_of_another_cluster_is_refused_in_one_line(tmp_path: Path) -
 def test_a_directory_of_another_broker_is_refused_in_one_line(tmp_path: Path) -> None:
     with BarnabasServer(tmp_path / "data"):
         pass
-    done = subprocess.run(
-        barnabas_command("up", "--data-dir", str(tmp_path / "data"), "--port", "0", "--set", "node.id=7"),
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
+    done = run_barnabas("up", "--data-dir", str(tmp_path / "data"), "--port", "0", "--set", "node.id=7")
     assert done.returncode == 1
     assert "node.id" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
@@ -117,7 +98,7 @@ def test_metrics_on_a_port_in_use_are_refused_in_one_line(tmp_path: Path) -> Non
         taken.listen()
         port = taken.getsockname()[1]
         arguments = ["up", "--data-dir", str(tmp_path / "data"), "--port", "0", "--metrics-port", str(port)]
-        done = subprocess.run(barnabas_command(*arguments), capture_output=True, text=True, timeout=20, check=False)
+        done = run_barnabas(*arguments)
     assert done.returncode == 1
     assert str(port) in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
@@ -133,8 +114,8 @@ def test_a_refused_start_leaves_nothing_to_recover(tmp_path: Path, option: str) 
         taken.bind((HOST, 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        command = barnabas_command("up", "--data-dir", str(tmp_path / "data"), "--port", "0", option, port)
-        assert subprocess.run(command, capture_output=True, timeout=20, check=False).returncode == 1
+        refused = run_barnabas("up", "--data-dir", str(tmp_path / "data"), "--port", "0", option, port)
+        assert refused.returncode == 1
     arguments = metrics.arguments
     with BarnabasServer(tmp_path / "data", arguments=arguments) as server, Client(server.address) as client:
         assert [record.value for record in client.read_all(topic)] == [b"kept"]

@@ -135,7 +135,7 @@ def test_a_waiting_reader_is_woken_by_the_commit(
     producer.write(topic, b"a")
     reader = connect(broker)
     request = FetchRequest(
-        max_wait_ms=15_000,
+        max_wait_ms=600_000,
         min_bytes=1,
         max_bytes=1 << 20,
         isolation_level=READ_COMMITTED,

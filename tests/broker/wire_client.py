@@ -54,7 +54,7 @@ def api_of(message: Any) -> Api:
 class Connection:
     """One connection. What is sent on it is answered in the same order."""
 
-    def __init__(self, address: str, timeout: float = 20) -> None:
+    def __init__(self, address: str, timeout: float = 60) -> None:
         host, port = address.rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

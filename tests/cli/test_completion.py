@@ -88,4 +88,4 @@ def test_a_cluster_that_does_not_answer_offers_no_names_and_keeps_nobody_waiting
         address = "{}:{}".format(*silent.getsockname())
         assert ask_for_words("barnabas topic describe ", {"BARNABAS_BOOTSTRAP_SERVER": address}) == []
     assert ask_for_words("barnabas topic describe ", {"BARNABAS_CONTEXT": "no-such-context"}) == []
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 30

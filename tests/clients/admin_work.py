@@ -53,7 +53,7 @@ def judge(address: str) -> Any:
 
 def led_partitions(address: str, topic: str) -> int:
     """How many partitions with a leader another's admin sees; none of a topic that it does not know yet."""
-    found = judge(address).list_topics(timeout=20).topics.get(topic)
+    found = judge(address).list_topics(timeout=60).topics.get(topic)
     return sum(partition.leader >= 0 for partition in found.partitions.values()) if found else 0
 
 
@@ -62,4 +62,4 @@ def produce(address: str, topic: str, count: int, *, partition: int = 0, timesta
     producer = confluent_kafka.Producer({"bootstrap.servers": address})
     for number in range(count):
         producer.produce(topic, b"v%d" % number, partition=partition, timestamp=timestamp_ms + 1000 * number)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0

@@ -28,15 +28,15 @@ class Source:
             self._expect(topic, 1)
 
     def create(self, topic: str, partitions: int = 1) -> None:
-        self._admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(20)
+        self._admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
         self._expect(topic, partitions)
 
     def grow(self, partitions: int) -> None:
-        self._admin.create_partitions([NewPartitions(self.topic, partitions)])[self.topic].result(20)
+        self._admin.create_partitions([NewPartitions(self.topic, partitions)])[self.topic].result(60)
         self._expect(self.topic, partitions)
 
     def delete(self) -> None:
-        self._admin.delete_topics([self.topic])[self.topic].result(20)
+        self._admin.delete_topics([self.topic])[self.topic].result(60)
         self._expect(self.topic, 0)
 
     def _expect(self, topic: str, partitions: int) -> None:
@@ -45,7 +45,7 @@ class Source:
         self._producer = confluent_kafka.Producer({**self._settings, "linger.ms": 0})
 
     def _leaders(self, topic: str) -> int:
-        found = self._admin.list_topics(timeout=20).topics.get(topic)
+        found = self._admin.list_topics(timeout=60).topics.get(topic)
         return sum(partition.leader >= 0 for partition in found.partitions.values()) if found else 0
 
     def write(
@@ -53,18 +53,18 @@ class Source:
     ) -> None:
         for value in values:
             self._producer.produce(topic or self.topic, value, partition=partition, **fields)
-        assert self._producer.flush(20) == 0
+        assert self._producer.flush(60) == 0
 
     def delete_before(self, offset: int, partition: int = 0) -> None:
         place = confluent_kafka.TopicPartition(self.topic, partition, offset)
-        self._admin.delete_records([place])[place].result(20)
+        self._admin.delete_records([place])[place].result(60)
 
     def committed(self, group: str, partition: int = 0) -> int:
         """What the group has committed, as librdkafka sees it; -1001 if nothing."""
         wanted = confluent_kafka.ConsumerGroupTopicPartitions(
             group, [confluent_kafka.TopicPartition(self.topic, partition)]
         )
-        found = self._admin.list_consumer_group_offsets([wanted])[group].result(20)
+        found = self._admin.list_consumer_group_offsets([wanted])[group].result(60)
         offset: int = found.topic_partitions[0].offset
         return offset
 

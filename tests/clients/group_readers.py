@@ -28,13 +28,13 @@ def new_group() -> str:
 def create_topic(address: str, partitions: int, name: str | None = None) -> str:
     name = name or f"t-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(60)
     return name
 
 
 def add_partitions(address: str, topic: str, count: int) -> None:
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_partitions([NewPartitions(topic, count)])[topic].result(20)
+    admin.create_partitions([NewPartitions(topic, count)])[topic].result(60)
 
 
 def produce(address: str, topic: str, partitions: int, count: int) -> list[tuple[int, int]]:
@@ -43,11 +43,11 @@ def produce(address: str, topic: str, partitions: int, count: int) -> list[tuple
     for partition in range(partitions):
         for number in range(count):
             producer.produce(topic, str(number), partition=partition)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     return [(partition, offset) for partition in range(partitions) for offset in range(count)]
 
 
-async def until(done: Callable[[], object], timeout: float = 30) -> None:
+async def until(done: Callable[[], object], timeout: float = 60) -> None:
     deadline = time.monotonic() + timeout
     while not done():
         assert time.monotonic() < deadline, f"not within {timeout} s: {done}"

@@ -24,7 +24,7 @@ from barnabas import Consumer, KafkaError, Producer
 address, topic = sys.argv[1:3]
 """
 MAIN = "asyncio.run(main())\n"
-ENDS_WITHIN_S = 30
+ENDS_WITHIN_S = 60
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def test_the_cluster_is_described(cluster: str) -> None:
     assert str(broker.address) == cluster
     assert (found.controller_id, found.fenced) == (broker.node_id, frozenset())
     other = judge(cluster)
-    assert other.describe_cluster().result(20).cluster_id == found.cluster_id
+    assert other.describe_cluster().result(60).cluster_id == found.cluster_id
 
 
 def test_a_broker_that_is_not_registered_cannot_be_forgotten(cluster: str) -> None:
@@ -257,7 +257,7 @@ def test_users_get_passwords_on_kafka(kafka: Broker, topic_name: str) -> None:
 
     administer(kafka.address, work)
     other = judge(kafka.address)
-    found = other.describe_user_scram_credentials([topic_name])[topic_name].result(20)
+    found = other.describe_user_scram_credentials([topic_name])[topic_name].result(60)
     assert [(each.mechanism.name, each.iterations) for each in found.scram_credential_infos] == [
         ("SCRAM_SHA_512", 8192)
     ]
@@ -305,11 +305,11 @@ def test_access_control_is_created_told_and_deleted_on_kafka(kafka: Broker, topi
         AclPermissionType.ANY,
     )
     eventually(
-        lambda: [(acl.principal, acl.operation.name) for acl in other.describe_acls(wanted).result(20)],
+        lambda: [(acl.principal, acl.operation.name) for acl in other.describe_acls(wanted).result(60)],
         [("User:alice", "READ")],
     )
     administer(kafka.address, tear_down)
-    eventually(lambda: other.describe_acls(wanted).result(20), [])
+    eventually(lambda: other.describe_acls(wanted).result(60), [])
 
 
 CALLS_OF_KAFKA_ALONE: dict[str, Callable[[Admin], Awaitable[object]]] = {

@@ -46,7 +46,7 @@ def test_a_topics_keys_are_set_and_returned(cluster: str, topic_name: str) -> No
     resource = OtherResource(OtherResource.Type.TOPIC, topic_name)
 
     def told() -> tuple[str, str]:
-        found: dict[str, Any] = other.describe_configs([resource])[resource].result(20)
+        found: dict[str, Any] = other.describe_configs([resource])[resource].result(60)
         return found["segment.bytes"].value, found["cleanup.policy"].value
 
     eventually(told, ("2000000", "compact"))

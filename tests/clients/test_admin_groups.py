@@ -182,7 +182,7 @@ def test_offsets_are_set_told_and_forgotten(cluster: str, topic_name: str) -> No
     administer(cluster, work)
     admin = judge(cluster)
     wanted = confluent_kafka.ConsumerGroupTopicPartitions(topic_name)
-    found = admin.list_consumer_group_offsets([wanted])[topic_name].result(20).topic_partitions
+    found = admin.list_consumer_group_offsets([wanted])[topic_name].result(60).topic_partitions
     assert [(each.topic, each.partition, each.offset) for each in found] == [(topic_name, 0, 4)]
 
 

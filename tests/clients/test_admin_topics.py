@@ -22,13 +22,13 @@ from tests.peers import eventually
 
 def described(address: str, *names: str) -> dict[str, int]:
     """Topics that another's admin finds, with the number of their partitions."""
-    found = judge(address).list_topics(timeout=20).topics
+    found = judge(address).list_topics(timeout=60).topics
     return {name: len(found[name].partitions) for name in names if name in found}
 
 
 def configs_of(other: Any, topic: str) -> dict[str, Any]:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    found: dict[str, Any] = other.describe_configs([resource])[resource].result(20)
+    found: dict[str, Any] = other.describe_configs([resource])[resource].result(60)
     return found
 
 
@@ -41,7 +41,7 @@ def test_a_created_topic_is_as_it_was_ordered(cluster: str, topic_name: str) -> 
     topic_id = administer(cluster, work)
     eventually(lambda: described(cluster, topic_name), {topic_name: 3})
     other = judge(cluster)
-    found = other.describe_topics(confluent_kafka.TopicCollection([topic_name]))[topic_name].result(20)
+    found = other.describe_topics(confluent_kafka.TopicCollection([topic_name]))[topic_name].result(60)
     assert b64decode(f"{found.topic_id}==") == topic_id
     assert configs_of(other, topic_name)["retention.ms"].value == "7000"
 

@@ -27,7 +27,7 @@ def open_transaction(address: str, name: str) -> Iterator[confluent_kafka.Produc
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(name, b"open")
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     yield producer
 
 
@@ -66,7 +66,7 @@ def test_an_open_transaction_is_listed_and_described(cluster: str, topic_name: s
 
     with open_transaction(cluster, topic_name) as producer:
         administer(cluster, work)
-        producer.commit_transaction(20)
+        producer.commit_transaction(60)
     administer(cluster, after)
 
 
@@ -114,5 +114,5 @@ def test_a_fenced_producer_can_write_no_more(cluster: str, topic_name: str) -> N
     with open_transaction(cluster, topic_name) as producer:
         administer(cluster, work)
         with pytest.raises(confluent_kafka.KafkaException) as caught:
-            producer.commit_transaction(20)
+            producer.commit_transaction(60)
         assert caught.value.args[0].code() == confluent_kafka.KafkaError._FENCED

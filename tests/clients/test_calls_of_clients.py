@@ -20,7 +20,7 @@ TIMEOUT_MS = 3000
 async def outcome(client: Client, broker: BrokerInfo, topics: Any = ()) -> Any:
     called: asyncio.Queue[Any] = asyncio.Queue()
     client.call(broker, MetadataRequest(topics=topics), called.put_nowait)
-    answer = await asyncio.wait_for(called.get(), 20)
+    answer = await asyncio.wait_for(called.get(), 60)
     await asyncio.sleep(0.05)
     assert called.empty()
     return answer
@@ -35,7 +35,7 @@ async def call_through_faults(server: BarnabasServer) -> None:
         answered = asyncio.Event()
         client.call(broker, MetadataRequest(topics=[]), lambda _: answered.set())
         assert len(asyncio.all_tasks()) == tasks, "an open connection needs no task"
-        await asyncio.wait_for(answered.wait(), 20)
+        await asyncio.wait_for(answered.wait(), 60)
 
         told: list[Any] = []
         client.call(broker, MetadataRequest(topics=[]), told.append).cancel()

@@ -74,7 +74,7 @@ def consume_with_librdkafka(address: str, topic: str, count: int) -> list[conflu
         {"bootstrap.servers": address, "group.id": "unused", "enable.auto.commit": False}
     )
     try:
-        partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in partitions])
         found: list[confluent_kafka.Message] = []
         deadline = time.monotonic() + 20
@@ -110,7 +110,7 @@ def test_the_consumer_reads_what_librdkafka_wrote(cluster: str, topic_name: str,
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster, "compression.type": codec, "linger.ms": 5})
     for number in range(200):
         producer.produce(topic_name, b"v%d" % number, b"k%d" % number, number % 2, headers=[("h", b"x")])
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     found = run(cluster, lambda client: read_all(client, topic_name))
     for partition in (0, 1):
         assert [record.offset for record in found[partition]] == list(range(100))
@@ -134,7 +134,7 @@ def test_keys_go_where_librdkafkas_murmur2_sends_them(cluster: str, topic_name: 
         producer.produce(
             topic_name, b"", key, on_delivery=lambda _, message: theirs.update({message.key(): message.partition()})
         )
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert ours == [theirs[key] for key in keys]
 
 
@@ -353,10 +353,10 @@ def test_read_committed_leaves_aborted_records_out(kafka: Broker, topic_name: st
         producer.begin_transaction()
         producer.produce(topic_name, b"%d" % number)
         if number % 3 == 1:
-            producer.flush(20)
-            producer.abort_transaction(20)
+            producer.flush(60)
+            producer.abort_transaction(60)
         else:
-            producer.commit_transaction(20)
+            producer.commit_transaction(60)
 
     def values(isolation: Isolation) -> list[bytes | None]:
         found = run(kafka.address, lambda client: read_all(client, topic_name, isolation_level=isolation))

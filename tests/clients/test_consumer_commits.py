@@ -33,7 +33,7 @@ class Assigned(Consumer):
 
 
 async def committed_comes_to(source: Source, expected: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await asyncio.to_thread(source.committed, source.topic) != expected:  # noqa: ASYNC110  # nobody tells
             await asyncio.sleep(0.02)
 

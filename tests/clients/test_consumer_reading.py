@@ -175,11 +175,11 @@ def test_read_committed_gives_neither_open_nor_aborted_records(source: Source) -
         producer.begin_transaction()
         producer.produce(source.topic, b"%d" % number)
         if number == 1:
-            producer.flush(20)
-            producer.abort_transaction(20)
+            producer.flush(60)
+            producer.abort_transaction(60)
         elif number < 3:
-            producer.commit_transaction(20)
-    producer.flush(20)
+            producer.commit_transaction(60)
+    producer.flush(60)
     partition = TopicPartition(source.topic, 0)
 
     async def work() -> None:
@@ -187,7 +187,7 @@ def test_read_committed_gives_neither_open_nor_aborted_records(source: Source) -
             assert await values(consumer, 2) == [b"0", b"2"]
             assert await consumer.poll(100) == []
             assert await consumer.lag() == {partition: 0}
-            producer.commit_transaction(20)
+            producer.commit_transaction(60)
             assert await values(consumer, 1) == [b"3"]
         async with from_the_beginning(source) as consumer:
             assert await values(consumer, 4) == numbers(0, 4)

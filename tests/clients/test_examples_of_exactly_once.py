@@ -93,7 +93,7 @@ class Worker:
         """As power loss would; it must have been alive."""
         assert self.process.poll() is None, self.log.read_text()
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 @contextmanager
@@ -109,7 +109,7 @@ def workers(directory: Path, name: str) -> Iterator[Callable[..., Worker]]:
     finally:
         for worker in started:
             worker.process.kill()
-            worker.process.wait(10)
+            worker.process.wait(60)
 
 
 @pytest.fixture(scope="module")

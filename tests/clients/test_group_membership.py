@@ -191,7 +191,7 @@ def saw_all(reader: Reader, produced: list[tuple[int, int]]) -> bool:
 
 def group_type(address: str, group: str) -> ConsumerGroupType:
     admin = AdminClient({"bootstrap.servers": address})
-    groups = admin.list_consumer_groups().result(20).valid
+    groups = admin.list_consumer_groups().result(60).valid
     return next(each.type for each in groups if each.group_id == group)
 
 
@@ -211,7 +211,7 @@ def test_a_member_that_is_closed_while_it_joins_leaves_no_trace(group_cluster: s
 
 def members_of(address: str, group: str) -> list[Any]:
     admin = AdminClient({"bootstrap.servers": address})
-    return list(admin.describe_consumer_groups([group])[group].result(20).members)
+    return list(admin.describe_consumer_groups([group])[group].result(60).members)
 
 
 def test_one_thread_serves_all_members_and_ends_with_the_last(group_cluster: str) -> None:

@@ -38,7 +38,7 @@ def test_a_forked_process_has_a_thread_of_its_own_and_leaves_its_parents_alone(g
             print((await anext(aiter(consumer))).value, flush=True)
             forked = multiprocessing.get_context("fork").Process(target=child)
             forked.start()
-            await asyncio.to_thread(forked.join, 20)
+            await asyncio.to_thread(forked.join, 60)
             print(forked.exitcode)
             await producer.send(topic, b"after")
             print((await anext(aiter(consumer))).value, flush=True)
@@ -55,7 +55,7 @@ def test_the_membership_of_a_caller_whose_loop_is_gone_ends_by_itself(group_clus
             options = GroupOptions(group_id=group, max_poll_interval_ms=5000)
             member = GroupMember(client, options, Subscription(frozenset([topic])))
             await member.start()
-            await asyncio.wait_for(member.pending.wait(), 20)
+            await asyncio.wait_for(member.pending.wait(), 60)
 
     async def take_over() -> None:
         async with Reader(group_cluster, group, topics=[topic]) as reader:

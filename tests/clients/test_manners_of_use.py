@@ -28,7 +28,7 @@ USES: dict[str, Callable[[Producer, Consumer, Admin], Any]] = {
 
 
 async def use(how: str, producer: Producer, consumer: Consumer, admin: Admin) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         result = USES[how](producer, consumer, admin)
         if hasattr(result, "__await__"):
             await result
@@ -85,7 +85,7 @@ def test_use_after_a_fork_is_an_error_and_the_parent_goes_on(cluster: str, topic
         async def use():
             for call in (clients[0].send(topic, b""), clients[0].flush(), clients[1].poll()):
                 try:
-                    await asyncio.wait_for(call, 10)
+                    await asyncio.wait_for(call, 60)
                 except WrongProcess as error:
                     print(error, flush=True)
         asyncio.run(use())
@@ -95,7 +95,7 @@ def test_use_after_a_fork_is_an_error_and_the_parent_goes_on(cluster: str, topic
             await producer.send(topic, b"before")
             forked = multiprocessing.get_context("fork").Process(target=child, args=(producer, consumer))
             forked.start()
-            await asyncio.to_thread(forked.join, 20)
+            await asyncio.to_thread(forked.join, 60)
             print(forked.exitcode)
             print((await producer.send(topic, b"after")).offset)
     """

@@ -38,9 +38,9 @@ def read(cluster: str, topic: str, count: int) -> dict[int, list[confluent_kafka
     """So many messages by partition, and not one more."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster, "group.id": "unused"})
     try:
-        partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         ends = {
-            number: consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, number), timeout=20)[1]
+            number: consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, number), timeout=60)[1]
             for number in partitions
         }
         assert sum(ends.values()) == count

@@ -33,7 +33,7 @@ def values(cluster: str, topic: str, count: int, **options: object) -> list[byte
 def test_what_is_sent_in_every_way_is_read_in_every_way(cluster: str, topic: str) -> None:
     with Producer(cluster) as producer:
         assert producer.send(topic, b"0", partition=0).offset == 0
-        assert producer.post(topic, b"1", partition=0).result(20).offset == 1
+        assert producer.post(topic, b"1", partition=0).result(60).offset == 1
         landed = producer.send_many(topic, [NewRecord(b"2", partition=0), NewRecord(b"3", partition=0)])
         assert [each.offset for each in landed] == [2, 3]
         assert producer.partition_count(topic) == 2
@@ -198,7 +198,7 @@ def test_a_refused_post_is_told_by_its_handle_or_by_the_flush(cluster: str, topi
     large = b"x" * 2000
     with Producer(cluster, max_request_size=1000) as producer:
         with pytest.raises(KafkaError, match="max_request_size"):
-            producer.post(topic, large).result(20)
+            producer.post(topic, large).result(60)
         producer.flush()
         producer.post(topic, large)
         producer.post(topic, b"fine", partition=0)
@@ -256,7 +256,7 @@ def test_a_closed_consumer_ends_the_wait_of_another_thread(cluster: str, topic: 
         thread = threading.Thread(target=read)
         thread.start()
         time.sleep(0.1)
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
     assert [str(problem) for problem in problems] == ["this Consumer was closed"]
     with pytest.raises(RuntimeError, match="this Consumer was closed"):

@@ -70,7 +70,7 @@ def committed(address: str, topic: str, count: int, isolation: str = "read_commi
 def committed_offset(address: str, group: str, topic: str) -> int:
     consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": group})
     try:
-        (place,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=20)
+        (place,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=60)
         return int(place.offset)
     finally:
         consumer.close()
@@ -224,7 +224,7 @@ def test_a_crash_in_a_transaction_leaves_nothing_and_the_next_process_goes_on(cl
         assert process.stdout is not None
         assert process.stdout.readline() == "in it\n"
         process.send_signal(signal.SIGKILL)
-        process.wait(10)
+        process.wait(60)
 
     async def work() -> None:
         async with transactional(cluster, topic_name) as producer, producer.transaction():

@@ -90,7 +90,7 @@ def judge(address: str, topic: str, count: int) -> tuple[Counter[bytes], int]:
                 found[message.value()] += 1
             if found.total() >= count:
                 deadline = min(deadline, time.monotonic() + 0.5)
-        (place,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=20)
+        (place,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=60)
         return found, place.offset
     finally:
         consumer.close()

@@ -60,7 +60,7 @@ def test_settings_of_one_broker_and_of_all_brokers(cluster: str, ok: Ok) -> None
 
     def judged() -> str:
         resource = confluent_kafka.admin.ConfigResource("broker", broker)
-        return str(admin.describe_configs([resource])[resource].result(20)[key].value)
+        return str(admin.describe_configs([resource])[resource].result(60)[key].value)
 
     before = judged()
     ok("config", "set", "broker", "all", f"{key}=700000000000")

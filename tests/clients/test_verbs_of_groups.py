@@ -42,7 +42,7 @@ def committed(cluster: str, topic: str) -> Callable[[str], int | None]:
 
     def ask(group: str) -> int | None:
         request = confluent_kafka.ConsumerGroupTopicPartitions(group)
-        found = admin.list_consumer_group_offsets([request])[group].result(20).topic_partitions
+        found = admin.list_consumer_group_offsets([request])[group].result(60).topic_partitions
         return next((each.offset for each in found if each.topic == topic), None)
 
     return ask
@@ -59,7 +59,7 @@ def following(cluster: str, topic: str, group: str) -> Iterator[subprocess.Popen
         yield process
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
 
 
 def test_a_group_goes_on_where_it_was_and_its_lag_is_what_kafkas_tool_tells(cluster: str, ok: Ok, topic: str) -> None:

@@ -28,7 +28,7 @@ def producer(cluster: str, ok: Ok, topic_name: str) -> confluent_kafka.Producer:
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(topic_name, b"open")
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     return producer
 
 
@@ -56,5 +56,5 @@ def test_a_fenced_producer_can_commit_no_more(
 ) -> None:
     assert ok("txn", "fence", topic_name).startswith(f"fenced {topic_name}: its epoch is ")
     with pytest.raises(confluent_kafka.KafkaException, match="_FENCED"):
-        producer.commit_transaction(20)
+        producer.commit_transaction(60)
     assert_one_line(run("txn", "describe", f"{topic_name}-x"), f"{topic_name}-x", "`barnabas txn list`")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from barnabas.records.batch import check_batch
@@ -26,11 +26,12 @@ def diverging(cluster: Cluster, topic: str, high_watermarks: Sequence[int]) -> l
     return found
 
 
-def check_with_kafkas_tool(cluster: Cluster, topic: str, high_watermarks: Sequence[int]) -> None:
-    """Every log and index of every replica in one run, for a JVM takes its time to start."""
+def check_with_kafkas_tool(cluster: Cluster, high_watermarks: Mapping[str, Sequence[int]]) -> None:
+    """Every log and index of every replica of these topics in one run, for a JVM takes its time to start."""
     files = [
         str(file)
-        for partition in range(len(high_watermarks))
+        for topic, watermarks in high_watermarks.items()
+        for partition in range(len(watermarks))
         for number in NUMBERS
         for file in sorted(_directory(cluster, number, topic, partition).iterdir())
         if file.suffix in (".log", ".index", ".timeindex")
@@ -40,7 +41,7 @@ def check_with_kafkas_tool(cluster: Cluster, topic: str, high_watermarks: Sequen
     complaint = _COMPLAINTS.search(printed)
     assert complaint is None, printed[max(complaint.start() - 1000, 0) :][:2000]
     assert printed.count("\nDumping ") + printed.startswith("Dumping ") == len(files)
-    assert printed.count("| offset: ") >= len(NUMBERS) * sum(high_watermarks)
+    assert printed.count("| offset: ") >= len(NUMBERS) * sum(map(sum, high_watermarks.values()))
 
 
 def _directory(cluster: Cluster, number: int, topic: str, partition: int) -> Path:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from itertools import count, pairwise
+from itertools import count
 from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer
@@ -27,10 +27,12 @@ LIFE = 0  # the machine does not go down here
 class Traffic:
     """Every producer writes to every partition, `acks=all`, as fast as its pace and the acknowledgements let it."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, pace_s: float = PACE_S) -> None:
+        """Each producer sends a record every `pace_s`."""
         self.history = History(time.monotonic)
         self.failures: list[str] = []
         self._bootstrap = bootstrap
+        self._pace_s = pace_s
         self._partitions = [TopicPartition(topic, index) for index in range(partitions)]
         self._stopping = threading.Event()
         self._acknowledged: Counter[TopicPartition] = Counter()
@@ -49,23 +51,14 @@ class Traffic:
             thread.join(60)
         assert not any(thread.is_alive() for thread in self._threads), "a client does not come to its end"
 
-    def until_all_move(self, records: int = 20, timeout: float = 40) -> None:
+    def until_all_move(self, records: int = 20, timeout: float = 60) -> None:
         """Return when so many more records are acknowledged in each partition."""
         goals = {partition: self._acknowledged[partition] + records for partition in self._partitions}
         deadline = time.monotonic() + timeout
         while any(self._acknowledged[partition] < goal for partition, goal in goals.items()):
             assert not self.failures, self.failures[:5]
             assert time.monotonic() < deadline, f"acknowledged: {dict(self._acknowledged)}, to be reached: {goals}"
-            time.sleep(0.01)
-
-    def longest_silence_s(self, partition: int) -> float:
-        """The longest time without an acknowledged record in a partition."""
-        times = [
-            at
-            for at, event in self.history.events
-            if isinstance(event, Acknowledged) and event.partition.partition == partition
-        ]
-        return max(later - earlier for earlier, later in pairwise(times))
+            time.sleep(0.05)
 
     def read_all(self) -> list[int]:
         """Read the whole topic once all clients have ended; the high watermarks of its partitions."""
@@ -111,14 +104,14 @@ class Traffic:
         for number in count():
             if self._stopping.is_set():
                 break
-            producer.poll(PACE_S)
+            producer.poll(self._pace_s)
             if len(producer) > MOST_UNACKNOWLEDGED:
                 continue
             partition = self._partitions[number % len(self._partitions)]
             value = b"%s:%d %s" % (name.encode(), number, PADDING)
             self.history.record(Sent(name, partition, (value,)))
             producer.produce(partition.topic, value, partition=partition.partition, on_delivery=done)
-        left = producer.flush(40)
+        left = producer.flush(60)
         if left:
             self.failures.append(f"{name}: {left} records are neither acknowledged nor refused")
 

@@ -1,10 +1,12 @@
 """Brokers that are killed: another one is the controller, what the dead one led has no leader, and all comes back.
 
-Every topic here has one replica. The times are those of the default time-outs.
+Every topic here has one replica. A death is noticed by the connections that break, long before the session ends, which
+is an hour here unless a test is about it.
 """
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -20,12 +22,14 @@ from tests.cluster.three_brokers import NUMBERS, Cluster, leaders, living_broker
 from tests.peers import eventually
 
 NO_LEADER = -1
-KNOWN_WITHIN_S = 4.0  # of a death, where no other test runs; far below the 9 s of the session
+LONG_SESSION = {"broker.session.timeout.ms": "3600000"}
+SHORT_SESSION = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "200"}
+PATIENCE_S = 60.0
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with three_brokers(tmp_path) as running:
+    with three_brokers(tmp_path, LONG_SESSION) as running:
         yield running
 
 
@@ -36,19 +40,17 @@ def create_topic(address: str, name: str, partitions: int) -> ErrorCode:
     return ErrorCode(result.error_code)
 
 
-@pytest.mark.alone
 def test_another_controller_takes_over_at_once(cluster: Cluster) -> None:
-    seconds_until(lambda: cluster.controller() in NUMBERS, KNOWN_WITHIN_S)
+    seconds_until(lambda: cluster.controller() in NUMBERS, PATIENCE_S)
     first = cluster.controller()
     others = [number for number in NUMBERS if number != first]
     assert create_topic(cluster.address(others[0]), "before", 3) is ErrorCode.NONE
     cluster.kill(first)
     # Asked at the worst of moments: the broker waits for the next controller and passes it on.
-    took = seconds_until(lambda: create_topic(cluster.address(others[1]), "after", 2) is ErrorCode.NONE, 5)
-    assert took < KNOWN_WITHIN_S
-    eventually(lambda: cluster.controller() in others, True, KNOWN_WITHIN_S)
+    seconds_until(lambda: create_topic(cluster.address(others[1]), "after", 2) is ErrorCode.NONE, PATIENCE_S)
+    eventually(lambda: cluster.controller() in others, True)
     for number in others:
-        eventually(lambda at=number: living_brokers(cluster.address(at)), set(others), KNOWN_WITHIN_S)  # type: ignore[misc]
+        eventually(lambda at=number: living_brokers(cluster.address(at)), set(others))  # type: ignore[misc]
     assert create_topic(cluster.address(others[0]), "later", 2) is ErrorCode.NONE
     assert set(leaders(cluster.address(others[0]), "later").values()) == set(others)
 
@@ -63,21 +65,21 @@ def test_what_a_dead_broker_led_has_no_leader_until_it_is_back(cluster: Cluster)
     producer = Producer({"bootstrap.servers": asked, "enable.idempotence": True})
     for partition in before:
         producer.produce("topic", b"first", partition=partition)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
     cluster.kill(victim)
     orphaned = {partition: NO_LEADER if leader == victim else leader for partition, leader in before.items()}
-    eventually(lambda: leaders(asked, "topic"), orphaned, 20)
+    eventually(lambda: leaders(asked, "topic"), orphaned)
     assert living_brokers(asked) == set(NUMBERS) - {victim}
 
     cluster.start(victim)
-    eventually(lambda: leaders(asked, "topic"), before, 20)
+    eventually(lambda: leaders(asked, "topic"), before)
     for partition in before:
         producer.produce("topic", b"second", partition=partition)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
     consumer.assign([TopicPartition("topic", of_victim[0], 0)])
-    assert [message.value() for message in consumer.consume(2, timeout=10)] == [b"first", b"second"]
+    assert [message.value() for message in consumer.consume(2, timeout=60)] == [b"first", b"second"]
     consumer.close()
 
 
@@ -85,37 +87,36 @@ def test_a_bootstrap_list_with_a_dead_broker_works(cluster: Cluster) -> None:
     victim = cluster.controller()
     cluster.kill(victim)
     asked = cluster.address(next(number for number in NUMBERS if number != victim))
-    eventually(lambda: living_brokers(asked), set(NUMBERS) - {victim}, 20)
+    eventually(lambda: living_brokers(asked), set(NUMBERS) - {victim})
     assert create_topic(asked, "topic", 2) is ErrorCode.NONE
     producer = Producer({"bootstrap.servers": f"{cluster.address(victim)},{asked}"})
     producer.produce("topic", b"value", partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def test_a_broker_that_hangs_is_fenced_by_the_time_out_and_comes_back(tmp_path: Path) -> None:
-    settings = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "200"}
-    with three_brokers(tmp_path, settings) as cluster:
+    with three_brokers(tmp_path, SHORT_SESSION) as cluster:
         controller = cluster.controller()
         victim = next(number for number in NUMBERS if number != controller)
         process = cluster.brokers[victim].process
         process.send_signal(signal.SIGSTOP)
         try:
-            took = seconds_until(lambda: victim not in living_brokers(cluster.address(controller)), 30)
+            seconds_until(lambda: victim not in living_brokers(cluster.address(controller)), PATIENCE_S)
         finally:
             process.send_signal(signal.SIGCONT)
-        assert took > 2
+        log = cluster.brokers[controller].log.read_text()
+        assert re.search(rf'broker is fenced broker={victim} reason="no heartbeat for', log), log
         eventually(lambda: living_brokers(cluster.address(controller)), set(NUMBERS))
 
 
 def test_a_controller_that_hangs_is_replaced_and_follows_when_it_wakes_up(tmp_path: Path) -> None:
-    settings = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "200"}
-    with three_brokers(tmp_path, settings) as cluster:
+    with three_brokers(tmp_path, SHORT_SESSION) as cluster:
         first = cluster.controller()
         stopped = cluster.brokers.pop(first)
         stopped.process.send_signal(signal.SIGSTOP)
         try:
             others = [number for number in NUMBERS if number != first]
-            seconds_until(lambda: cluster.controller() in others, 30)
+            seconds_until(lambda: cluster.controller() in others, PATIENCE_S)
             assert create_topic(cluster.address(others[0]), "topic", 2) is ErrorCode.NONE
         finally:
             stopped.process.send_signal(signal.SIGCONT)

@@ -17,7 +17,7 @@ PATIENCE_S = 30
 def test_a_broker_that_comes_back_leads_what_prefers_it(tmp_path: Path, topic_name: str) -> None:
     with three_brokers(tmp_path, SETTINGS) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        admin.create_topics([NewTopic(topic_name, PARTITIONS, len(NUMBERS))])[topic_name].result(10)
+        admin.create_topics([NewTopic(topic_name, PARTITIONS, len(NUMBERS))])[topic_name].result(60)
         asked = cluster.address(cluster.controller())
         before = leaders(asked, topic_name)
         assert set(before.values()) == set(NUMBERS)

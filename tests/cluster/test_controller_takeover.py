@@ -1,4 +1,4 @@
-"""The controller of ten thousand partitions is killed: another one works a moment later, on a real store."""
+"""The controller of ten thousand partitions is killed: another one goes on, on a real store; the proof measures it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from barnabas.core.clock import SystemClock
 from tests.cluster.controller_holder import PARTITIONS, TOPICS
 
 WITHIN_S = 1.0  # of this process's own time: others may have the machine meanwhile
-PATIENCE_S = 15.0
+PATIENCE_S = 100.0
+WAYS = pytest.mark.parametrize("follows", [True, False], ids=["a follower", "a new process"])
 
 
 @pytest.fixture
@@ -38,8 +39,8 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-async def take_over(path: Path, holder: subprocess.Popen[str], follows: bool) -> tuple[float, float]:
-    """The time of its own, and that of the clock, that the next controller takes; it has followed, or starts now."""
+async def take_over(path: Path, holder: subprocess.Popen[str], follows: bool) -> float:
+    """The processor time that the next controller takes; it has followed, or starts now."""
     store = EmbeddedStore(str(path), 2, SystemClock())
     await store.open()
     log = MetadataLog(store, SystemClock(), Random(2), BrokerConfig({}))
@@ -48,8 +49,8 @@ async def take_over(path: Path, holder: subprocess.Popen[str], follows: bool) ->
         assert not log.is_controller
         assert sum(len(topic.partitions) for topic in log.image.topics.values()) == PARTITIONS
     holder.kill()
-    holder.wait(10)
-    started, started_at = time.process_time(), time.monotonic()
+    holder.wait(60)
+    started = time.process_time()
     if not follows:
         await log.start()
     while not log.is_controller:  # noqa: ASYNC110
@@ -57,7 +58,7 @@ async def take_over(path: Path, holder: subprocess.Popen[str], follows: bool) ->
     (created,) = await log.submit(CreateTopics((NewTopic("first", 1, 2),)))
     assert created.error is None
     await log.submit(FenceBroker(1, log.image.brokers[1].epoch))
-    took = time.process_time() - started, time.monotonic() - started_at
+    took = time.process_time() - started
     leaders = Counter(partition.leader for topic in log.image.topics.values() for partition in topic.partitions)
     assert leaders[1] == 0
     assert leaders.total() == PARTITIONS + 1
@@ -76,12 +77,16 @@ def own_heap() -> Iterator[None]:
     gc.unfreeze()
 
 
-@pytest.mark.alone
-@pytest.mark.usefixtures("own_heap")
-@pytest.mark.parametrize("follows", [True, False], ids=["a follower", "a new process"])
-def test_the_next_one_makes_topics_and_moves_all_leaders_of_the_dead_one_within_a_second(
+@WAYS
+def test_the_next_one_makes_topics_and_moves_all_leaders_of_the_dead_one(
     tmp_path: Path, holder: subprocess.Popen[str], follows: bool
 ) -> None:
-    own, clock = asyncio.run(asyncio.wait_for(take_over(tmp_path / "metadata.sqlite", holder, follows), 60))
-    assert own < WITHIN_S
-    assert clock < PATIENCE_S
+    asyncio.run(asyncio.wait_for(take_over(tmp_path / "metadata.sqlite", holder, follows), PATIENCE_S))
+
+
+@pytest.mark.proof
+@pytest.mark.usefixtures("own_heap")
+@WAYS
+def test_the_next_one_is_at_work_within_a_second(tmp_path: Path, holder: subprocess.Popen[str], follows: bool) -> None:
+    taking_over = take_over(tmp_path / "metadata.sqlite", holder, follows)
+    assert asyncio.run(asyncio.wait_for(taking_over, PATIENCE_S)) < WITHIN_S

@@ -21,7 +21,7 @@ PATIENCE_S = 30
 def read(cluster: Cluster) -> list[bytes | None]:
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused", "log_level": 0})
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    found = [message.value() for message in consumer.consume(RECORDS, 20)]
+    found = [message.value() for message in consumer.consume(RECORDS, 60)]
     consumer.close()
     return found
 
@@ -44,12 +44,12 @@ def test_all_replicas_at_once(tmp_path: Path) -> None:
 
     with three_brokers(tmp_path, {"min.insync.replicas": "2"}) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        admin.create_topics([NewTopic(TOPIC, 1, len(NUMBERS))])[TOPIC].result(10)
+        admin.create_topics([NewTopic(TOPIC, 1, len(NUMBERS))])[TOPIC].result(60)
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
         written = [b"%d" % number for number in range(RECORDS)]
         for value in written:
             producer.produce(TOPIC, value, partition=0)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
 
         cluster.kill(*NUMBERS)
         restart_all()
@@ -72,7 +72,7 @@ def test_all_replicas_at_once(tmp_path: Path) -> None:
 
         allowed = ConfigEntry("unclean.leader.election.enable", "true", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[allowed])
-        admin.incremental_alter_configs([resource])[resource].result(10)
+        admin.incremental_alter_configs([resource])[resource].result(60)
         eventually(lambda: leaders(cluster.address(1), TOPIC), {0: last_leader}, PATIENCE_S)
         assert unclean_elections() == of_single_replicas + 1
         assert any(

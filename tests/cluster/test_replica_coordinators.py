@@ -29,7 +29,7 @@ SETTINGS = {
 def cluster(tmp_path: Path, topic_name: str) -> Iterator[Cluster]:
     with three_brokers(tmp_path, SETTINGS) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
-        admin.create_topics([NewTopic(topic_name, PARTITIONS, len(NUMBERS))])[topic_name].result(10)
+        admin.create_topics([NewTopic(topic_name, PARTITIONS, len(NUMBERS))])[topic_name].result(60)
         yield running
 
 
@@ -103,7 +103,7 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(cluster: Cluster, topic_
 def test_a_transaction_ends_as_decided_when_its_coordinator_is_killed(cluster: Cluster, topic_name: str) -> None:
     settings = {"transactional.id": topic_name, "transaction.timeout.ms": "60000", "log_level": "0"}
     producer = Producer({"bootstrap.servers": cluster.bootstrap, **settings})
-    retried(lambda: producer.init_transactions(20))
+    retried(lambda: producer.init_transactions(60))
     expected: list[int] = []
     for round_, end in enumerate(("commit", "abort", "kill", "commit")):
         producer.begin_transaction()
@@ -135,6 +135,6 @@ def test_kafkas_producer_writes_transactions_over_all_brokers(cluster: Cluster, 
         )
     assert len({coordinator(cluster, TRANSACTION, each) for each in ("a", "b", "c")}) == len(NUMBERS)
     consumer = consumer_of(cluster, topic_name, **{"isolation.level": "read_committed"})
-    values = [message for _ in range(900) for message in consumer.consume(1, 20)]
+    values = [message for _ in range(900) for message in consumer.consume(1, 60)]
     assert len(values) == 900
     consumer.close()

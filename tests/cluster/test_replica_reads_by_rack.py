@@ -54,7 +54,7 @@ def racks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Racks]:
 def replicated(racks: Racks, topic_name: str) -> str:
     """A topic with one partition on all brokers."""
     admin = AdminClient({"bootstrap.servers": racks.cluster.bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(topic_name, 1, len(NUMBERS))])[topic_name].result(10)
+    admin.create_topics([NewTopic(topic_name, 1, len(NUMBERS))])[topic_name].result(60)
     return topic_name
 
 
@@ -66,7 +66,7 @@ def a_follower(racks: Racks, topic: str) -> int:
 def write(racks: Racks, topic: str, **settings: str) -> Producer:
     producer = Producer({"bootstrap.servers": racks.cluster.bootstrap, "acks": "all", "log_level": 0, **settings})
     if settings:
-        producer.init_transactions(20)
+        producer.init_transactions(60)
         producer.begin_transaction()
     for value in VALUES:
         producer.produce(topic, value, partition=0)
@@ -77,7 +77,7 @@ def write(racks: Racks, topic: str, **settings: str) -> Producer:
 def read(consumer: Consumer, count: int) -> list[bytes]:
     found: list[bytes] = []
     while len(found) < count:
-        messages = consumer.consume(count - len(found), 20)
+        messages = consumer.consume(count - len(found), 60)
         assert messages, f"{len(found)} of {count} came"
         found += [message.value() or b"" for message in messages]
     return found
@@ -113,20 +113,20 @@ def test_kafkas_consumer_reads_from_the_replica_in_its_rack(racks: Racks, replic
 
 def test_a_follower_shows_committed_transactions_alone(racks: Racks, replicated: str) -> None:
     producer = write(racks, replicated, **{"transactional.id": replicated})
-    producer.abort_transaction(20)
+    producer.abort_transaction(60)
     producer.begin_transaction()
     producer.produce(replicated, b"committed", partition=0)
-    producer.commit_transaction(20)
+    producer.commit_transaction(60)
     producer.begin_transaction()
     producer.produce(replicated, b"open", partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     follower = a_follower(racks, replicated)
     before = racks.consumed_bytes(follower, "follower")
     consumer = Consumer({**racks.settings(follower), "isolation.level": "read_committed"})
     consumer.assign([TopicPartition(replicated, 0, 0)])
     assert read(consumer, 1) == [b"committed"]
     assert consumer.consume(1, 1) == []
-    producer.commit_transaction(20)
+    producer.commit_transaction(60)
     assert read(consumer, 1) == [b"open"]
     consumer.close()
     assert racks.consumed_bytes(follower, "follower") > before

@@ -13,13 +13,14 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from barnabas.wire.messages import k19_create_topics as k19
 from tests.broker.wire_client import Client
+from tests.cli.commands import succeed_on
 from tests.cluster.three_brokers import NUMBERS, Cluster, three_brokers
-from tests.peers import kafka_tool
+from tests.peers import eventually, kafka_tool
 
 TOOL = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 RECORD_BYTES, RECORDS = 10_000, 1500
-RATE = 1_500_000
-HEAD_START_SECONDS = 6  # a second's worth comes at once, and on a busy machine the tool takes its time to end
+RATE = 100_000  # so slow that the move takes longer than the test may
+HEAD_START_BYTES = 1_500_000  # a second's worth comes at once, and a fetch of at most a megabyte is never cut
 THROTTLES = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
 THROTTLED = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 
@@ -40,8 +41,13 @@ def settings(cluster: Cluster, kind: ResourceType, name: str, wanted: set[str]) 
     """What of these keys was set on a broker or a topic itself."""
     resource = ConfigResource(kind, name)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    found = admin.describe_configs([resource])[resource].result(10)
+    found = admin.describe_configs([resource])[resource].result(60)
     return {key: entry.value for key, entry in found.items() if key in wanted and not entry.is_default}
+
+
+def copied_bytes(cluster: Cluster, topic: str) -> int:
+    """What the new replica has so far."""
+    return sum(file.stat().st_size for file in (cluster.data_dir(3) / f"{topic}-0").glob("*.log"))
 
 
 def test_a_throttled_move_keeps_its_rate_and_holds_up_nobody(cluster: Cluster, tmp_path: Path, topic_name: str) -> None:
@@ -51,27 +57,27 @@ def test_a_throttled_move_keeps_its_rate_and_holds_up_nobody(cluster: Cluster, t
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 5, "log_level": 0})
     for _ in range(RECORDS):
         producer.produce(topic_name, bytes(RECORD_BYTES))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     plan = tmp_path / "plan.json"
     moves = [{"topic": topic_name, "partition": 0, "replicas": [1, 2, 3]}]
     plan.write_text(json.dumps({"version": 1, "partitions": moves}))
     options = ("--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(plan))
-    kafka_tool(TOOL, *options, "--execute", "--throttle", str(RATE))
     started = time.monotonic()
+    kafka_tool(TOOL, *options, "--execute", "--throttle", str(RATE))
     for number in NUMBERS:
         found = settings(cluster, ResourceType.BROKER, str(number), THROTTLES)
         assert found == dict.fromkeys(THROTTLES, str(RATE))
     assert settings(cluster, ResourceType.TOPIC, topic_name, THROTTLED).keys() == THROTTLED
-    acknowledged_meanwhile = 0
-    while in_sync(cluster, topic_name) != {1, 2, 3}:
+    for _ in range(5):
         producer.produce(topic_name, b"x")
-        assert producer.flush(10) == 0
-        acknowledged_meanwhile += 1
-        assert time.monotonic() - started < 60
-        time.sleep(0.05)
-    seconds = time.monotonic() - started
-    assert seconds > RECORDS * RECORD_BYTES / RATE - HEAD_START_SECONDS
-    assert acknowledged_meanwhile > 5  # they waited for the two in-sync replicas alone
+        assert producer.flush(60) == 0  # it waits for the two in-sync replicas alone
+    copied = copied_bytes(cluster, topic_name)
+    assert copied < HEAD_START_BYTES + RATE * (time.monotonic() - started)
+    assert in_sync(cluster, topic_name) == {1, 2}
+    for number in NUMBERS:
+        quick = [f"{key}={1000 * RATE}" for key in THROTTLES]
+        succeed_on(cluster.bootstrap)("config", "set", "broker", str(number), *quick)
+    eventually(lambda: in_sync(cluster, topic_name), {1, 2, 3})
     assert "completed" in kafka_tool(TOOL, *options, "--verify")
     for number in NUMBERS:
         assert settings(cluster, ResourceType.BROKER, str(number), THROTTLES) == {}

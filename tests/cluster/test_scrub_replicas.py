@@ -57,7 +57,7 @@ def read(cluster: Cluster, topic: str, count: int = len(VALUES)) -> list[bytes]:
     found: list[bytes] = []
     try:
         while len(found) < count:
-            messages = consumer.consume(count - len(found), 20)
+            messages = consumer.consume(count - len(found), 60)
             assert messages, f"{len(found)} of {count} came"
             for message in messages:
                 if (error := message.error()) is not None:

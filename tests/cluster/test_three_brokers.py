@@ -125,12 +125,12 @@ def test_clients_write_and_read_through_any_broker(address: str, topic_name: str
     producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
     for value in values:
         producer.produce(topic_name, value, partition=int(value.split()[0]))
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     consumer = Consumer({"bootstrap.servers": address, "group.id": topic_name, "auto.offset.reset": "earliest"})
     consumer.assign([TopicPartition(topic_name, partition, 0) for partition in range(PARTITIONS)])
     found: set[bytes] = set()
     while len(found) < len(values):
-        messages = consumer.consume(len(values) - len(found), timeout=10)
+        messages = consumer.consume(len(values) - len(found), timeout=60)
         assert messages, f"{len(found)} of {len(values)} came"
         found |= {message.value() or b"" for message in messages}
     consumer.close()
@@ -143,12 +143,12 @@ def test_a_group_finds_its_coordinator_through_any_broker(cluster: Cluster, topi
         eventually(lambda at=number: len(leaders(cluster.address(at), topic_name)), PARTITIONS)  # type: ignore[misc]
     producer = Producer({"bootstrap.servers": cluster.address(2)})
     producer.produce(topic_name, b"value", partition=3)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     for number in NUMBERS:
         settings = {"group.id": f"{topic_name}-{number}", "auto.offset.reset": "earliest"}
         consumer = Consumer({"bootstrap.servers": cluster.address(number), **settings})
         consumer.subscribe([topic_name])
-        messages = consumer.consume(1, timeout=20)
+        messages = consumer.consume(1, timeout=60)
         assert [message.value() for message in messages] == [b"value"]
         consumer.commit(asynchronous=False)
         consumer.close()
@@ -166,6 +166,6 @@ def test_kafkas_tools_list_and_describe(cluster: Cluster, topic_name: str) -> No
 
 
 def test_admin_calls_go_to_whatever_broker_the_client_likes(cluster: Cluster) -> None:
-    listed = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=10)
+    listed = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=60)
     assert set(listed.brokers) == set(NUMBERS)
     assert listed.controller_id == cluster.controller()

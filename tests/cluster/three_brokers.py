@@ -105,10 +105,9 @@ def three_brokers(directory: Path, settings: Mapping[str, str] | None = None) ->
     """Ready when each of them knows of all."""
     cluster = Cluster(directory, settings)
     try:
-        for number in NUMBERS:
-            cluster.start(number)
+        cluster.start_together(NUMBERS)
         for broker in cluster.brokers.values():
-            seconds_until(lambda at=broker.address: living_brokers(at) == set(NUMBERS), 20)
+            seconds_until(lambda at=broker.address: living_brokers(at) == set(NUMBERS), 60)
         yield cluster
     finally:
         cluster.close()
@@ -153,5 +152,5 @@ def seconds_until(question: object, timeout: float) -> float:
     started = time.monotonic()
     while not question():
         assert time.monotonic() - started < timeout, f"not so within {timeout} s"
-        time.sleep(0.01)
+        time.sleep(0.05)
     return time.monotonic() - started

@@ -30,13 +30,13 @@ READY_WITHIN_S = 0.5
 def write_and_read(bootstrap: str, topic: str) -> bytes | None:
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
     producer.produce(topic, b"hello")
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"}
     )
     try:
         consumer.subscribe([topic])
-        message = consumer.poll(20)
+        message = consumer.poll(60)
         return message.value() if message is not None else None
     finally:
         consumer.close()
@@ -70,7 +70,7 @@ def test_async_with_leaves_the_loop_free_while_it_starts(in_process: bool) -> No
     assert turns > 20
 
 
-@pytest.mark.alone
+@pytest.mark.proof
 def test_a_cluster_is_ready_within_half_a_second(tmp_path: Path) -> None:
     """From nothing, imports included. The best of several, and on a busy machine the time on the processors counts."""
     script = (
@@ -92,8 +92,23 @@ def test_a_cluster_is_ready_within_half_a_second(tmp_path: Path) -> None:
     assert min(took_s) < within_s
 
 
-@pytest.mark.alone
+def wardens() -> list[psutil.Process]:
+    """The processes that brokers of this process are forked from."""
+    return [each for each in psutil.Process().children() if "barnabas.testing.warden" in each.cmdline()]
+
+
 def test_the_next_cluster_is_forked_from_what_is_loaded_already() -> None:
+    with keep_warden(), Cluster():
+        [warden] = wardens()
+        [first] = warden.children()
+        with Cluster():
+            assert wardens() == [warden]
+            [second] = set(warden.children()) - {first}
+            assert second.cmdline() == warden.cmdline()  # nothing else was executed
+
+
+@pytest.mark.proof
+def test_the_next_cluster_is_ready_within_a_quarter_of_a_second() -> None:
     with keep_warden(), Cluster():
         took_s = []
         for _ in range(10):
@@ -108,34 +123,34 @@ def test_three_brokers_keep_three_copies() -> None:
         topic = cluster.create_topic(partitions=3)
         assert {cluster.leader_of(topic, partition) for partition in range(3)} == {1, 2, 3}
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
-        partitions = admin.list_topics(topic, timeout=20).topics[topic].partitions.values()
+        partitions = admin.list_topics(topic, timeout=60).topics[topic].partitions.values()
         assert all(sorted(partition.replicas) == [1, 2, 3] for partition in partitions)
         assert cluster.controller() in cluster.brokers
 
 
 def test_a_member_of_a_group_need_not_wait_for_those_that_have_left() -> None:
-    with Cluster() as cluster:
+    """A heartbeat tells of an assignment too, but not while anybody waits for it here."""
+    options = {"group.consumer.heartbeat.interval.ms": 600_000, "group.consumer.session.timeout.ms": 1_200_000}
+    with Cluster(options=options) as cluster:
         topic = cluster.create_topic()
         settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "readers", "group.protocol": "consumer"}
-        took_s = []
         for _ in range(3):
             consumer = confluent_kafka.Consumer(settings)
             assigned: list[object] = []
             consumer.subscribe([topic], on_assign=lambda _, partitions, assigned=assigned: assigned.extend(partitions))
-            began = time.monotonic()
-            while not assigned and time.monotonic() - began < 30:
+            deadline = time.monotonic() + 60
+            while not assigned and time.monotonic() < deadline:
                 consumer.poll(0.05)
-            took_s.append(time.monotonic() - began)
             consumer.close()
-        assert min(took_s[1:]) < 4  # the interval of heartbeats is five seconds
+            assert assigned
 
 
 def test_options_are_the_brokers_settings() -> None:
     with Cluster(options={"num.partitions": 7, "auto.create.topics.enable": True}) as cluster:
         producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
-        assert len(producer.list_topics("made-on-demand", timeout=20).topics) == 1
+        assert len(producer.list_topics("made-on-demand", timeout=60).topics) == 1
         eventually(
-            lambda: len(producer.list_topics("made-on-demand", timeout=20).topics["made-on-demand"].partitions), 7
+            lambda: len(producer.list_topics("made-on-demand", timeout=60).topics["made-on-demand"].partitions), 7
         )
 
 
@@ -145,7 +160,7 @@ def test_a_topic_takes_its_own_settings() -> None:
         assert name == "orders"
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
         resource = confluent_kafka.admin.ConfigResource(confluent_kafka.admin.ConfigResource.Type.TOPIC, "orders")
-        assert admin.describe_configs([resource])[resource].result(20)["retention.ms"].value == "1000"
+        assert admin.describe_configs([resource])[resource].result(60)["retention.ms"].value == "1000"
 
 
 @pytest.mark.parametrize(
@@ -228,16 +243,16 @@ def test_a_killed_test_process_leaves_nothing_running() -> None:
         started = psutil.Process(process.pid).children(recursive=True)
         assert len(started) == 3
         process.send_signal(signal.SIGKILL)
-    eventually(lambda: any(each.is_running() for each in started), False, timeout=20)
+    eventually(lambda: any(each.is_running() for each in started), False, timeout=60)
     eventually(directory.exists, False)
 
 
 def test_a_dead_warden_takes_its_brokers_along() -> None:
     with Cluster() as cluster:
-        (warden,) = [each for each in psutil.Process().children() if "barnabas.testing.warden" in each.cmdline()]
+        [warden] = wardens()
         (broker,) = warden.children()
         warden.kill()
-        eventually(broker.is_running, False, timeout=20)
+        eventually(broker.is_running, False, timeout=60)
         with pytest.raises(ClusterError, match="has died"):
             cluster.kill(1)
         with pytest.raises(ClusterError, match="has died"):

@@ -16,11 +16,11 @@ import aiokafka, confluent_kafka, pytest
 def test_confluent_kafka(barnabas_cluster, barnabas_topic):
     producer = confluent_kafka.Producer({"bootstrap.servers": barnabas_cluster.bootstrap})
     producer.produce(barnabas_topic, b"hello")
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": barnabas_cluster.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe([barnabas_topic])
-    assert consumer.poll(20).value() == b"hello"
+    assert consumer.poll(60).value() == b"hello"
     consumer.close()
 
 def test_aiokafka(barnabas_cluster, barnabas_topic):
