@@ -407,7 +407,7 @@ def stable(twin: Twin, *instances: str | None, session_ms: int, rebalance_ms: in
     return [twin.replies[join].member_id for join in joins]
 
 
-@pytest.mark.alone
+@pytest.mark.proof
 def test_sessions_end_as_in_kafka(twin: Twin) -> None:
     ids = stable(twin, None, None, session_ms=1_000, rebalance_ms=30_000)
     twin.wait(600)
@@ -430,7 +430,7 @@ def test_an_id_that_is_not_used_ends_as_in_kafka(twin: Twin) -> None:
     twin.check()
 
 
-@pytest.mark.alone
+@pytest.mark.proof
 def test_rebalances_end_as_in_kafka(twin: Twin) -> None:
     ids = stable(twin, None, None, "i1", session_ms=30_000, rebalance_ms=1_000)
     join = twin.send_join(ids[0], protocols={"range": BILLS}, session_ms=30_000, rebalance_ms=1_000)

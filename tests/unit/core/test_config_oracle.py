@@ -9,6 +9,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+import pytest
+
 from barnabas.core.broker_keys import BROKER_KEYS
 from barnabas.core.config import ConfigKey
 from barnabas.core.ids import parse_uuid, random_uuid, uuid_text
