@@ -7,16 +7,20 @@ with the last. It is a daemon: a process that ends without closing its consumers
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import os
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from barnabas.net.sockets import TcpNetwork
 
 if TYPE_CHECKING:
     from barnabas.client.client import Client
+
+
+Running: TypeAlias = "concurrent.futures.Future[None]"
 
 
 class Host(Protocol):
@@ -74,12 +78,12 @@ class ThreadHost:
     def start(self, membership: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
         ended: asyncio.Future[None] = self._caller.create_future()
 
-        def end(_: object) -> None:
-            self._thread.leave()
+        def end(running: Running) -> None:
+            self._thread.leave(running)
             with suppress(RuntimeError):  # the caller's loop is closed: nobody waits for the end
                 self._caller.call_soon_threadsafe(ended.set_result, None)
 
-        asyncio.run_coroutine_threadsafe(membership, self._thread.loop).add_done_callback(end)
+        self._thread.start(membership).add_done_callback(end)
         return ended
 
     def to_member(self, callback: Callable[[], object]) -> None:
@@ -104,6 +108,8 @@ class _GroupThread:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._members = 0
+        self._running: set[Running] = set()
+        """A loop holds its tasks weakly, and so a membership whose caller is gone would be collected before it ends."""
         self._thread = threading.Thread(target=self._run, name="barnabas-groups", daemon=True)
         self._thread.start()
 
@@ -115,7 +121,13 @@ class _GroupThread:
             cls._current._members += 1
             return cls._current
 
-    def leave(self) -> None:
+    def start(self, membership: Coroutine[Any, Any, None]) -> Running:
+        running = asyncio.run_coroutine_threadsafe(membership, self.loop)
+        self._running.add(running)
+        return running
+
+    def leave(self, ended: Running) -> None:
+        self._running.discard(ended)
         with self._lock:
             self._members -= 1
             if not self._members:
