@@ -26,7 +26,11 @@ class Membership:
 async def begin(host: ThreadHost) -> tuple[weakref.ref[Membership], asyncio.Future[None]]:
     started: Future[weakref.ref[Membership]] = Future()
     ended = host.start(Membership().run(started))
-    return await asyncio.wait_for(asyncio.wrap_future(started), WITHIN_S), ended
+    membership = await asyncio.wait_for(asyncio.wrap_future(started), WITHIN_S)
+    waits: Future[None] = Future()
+    host.to_member(lambda: waits.set_result(None))  # behind its first step
+    await asyncio.wait_for(asyncio.wrap_future(waits), WITHIN_S)
+    return membership, ended
 
 
 def test_membership_is_not_collected_before_it_ends() -> None:
