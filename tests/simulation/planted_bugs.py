@@ -170,9 +170,9 @@ BUGS = {
     "a-follower-that-keeps-all-it-has": PlantedBug(
         THREE, 2, (DIVERGED,), instead(Partition, "divergence", lambda *_: None)
     ),
-    "a-power-cut-that-passes-for-a-crash": PlantedBug(THREE, 2, (LOST,), instead(brokers, "broker_goes", _trust)),
+    "a-power-cut-that-passes-for-a-crash": PlantedBug(THREE, 14, (LOST,), instead(brokers, "broker_goes", _trust)),
     "a-follower-truncating-to-the-watermark": PlantedBug(
-        THREE, 5, (LOST, DIVERGED, "inconsistent offsets"), instead(ReplicaFetcher, "add", _truncate_to_watermark)
+        THREE, 13, (LOST, DIVERGED, "inconsistent offsets"), instead(ReplicaFetcher, "add", _truncate_to_watermark)
     ),
     "an-isr-shrunk-without-the-controller": PlantedBug(
         THREE,
@@ -221,7 +221,7 @@ BUGS = {
         instead(Chunk, "epoch_at", _epoch_of_its_beginning),
     ),
     "a-wait-for-nothing": PlantedBug(
-        THREE, 25, ("Set of Tasks/Futures is empty",), instead(Sender, "discard", _wait_for_nothing)
+        THREE, 17, ("Set of Tasks/Futures is empty",), instead(Sender, "discard", _wait_for_nothing)
     ),
     "a-coordinator-that-is-named-too-early": PlantedBug(
         GROUP, 0, ("wrong coordinator",), instead(Coordinator, "ready", _refuse_while_loading)
