@@ -124,7 +124,8 @@ def java_command(source: Path, *arguments: str) -> list[str]:
     """The command line that runs a Java program of ours on Kafka's clients and Streams."""
     if not any(STREAMS_JARS.glob("kafka-streams-*.jar")):
         absent(f"Kafka Streams {KAFKA_VERSION}'s jars are not in {STREAMS_JARS}: run `make peers` (needs maven)")
-    return kafka_command(source.stem, *arguments, also=[f"{STREAMS_JARS}/*", str(java_classes(source))])
+    also_jars = [str(jar) for jar in sorted(STREAMS_JARS.glob("*.jar")) if not (kafka_jars() / jar.name).exists()]
+    return kafka_command(source.stem, *arguments, also=[*also_jars, str(java_classes(source))])
 
 
 def java_classes(source: Path) -> Path:

@@ -1,5 +1,4 @@
-"""Apache Kafka and librdkafka judge compaction: the tool reads cleaned files, clients see the last value of every key,
-and a Kafka broker serves a directory that was cleaned here."""
+"""Apache Kafka and librdkafka judge compaction: its tool reads cleaned files, clients see each key's last value."""
 
 from __future__ import annotations
 
@@ -9,29 +8,23 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.compression import Compression
 from barnabas.records.control import ControlType, EndMarker
 from barnabas.records.reader import records_of
-from barnabas.storage import swap
-from barnabas.storage.cleaner import examine, job_for
-from barnabas.storage.cleaning import clean
 from barnabas.storage.disk import RealDisk
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.recovery import LogState, create_log, open_log
-from tests.peers import QUICK_JVM, BarnabasServer, KafkaServer, eventually, kafka_tool
+from tests.peers import BarnabasServer, kafka_tool
+from tests.storage_oracles.clients import consume, end_offset, producer, write
+from tests.storage_oracles.compaction import compact
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(cleanup_policy=("compact",), segment_bytes=6000, index_interval_bytes=500, delete_retention_ms=1000)
-SETTINGS = {
-    "log.cleaner.dedupe.buffer.size": 1 << 20,
-    "log.cleaner.io.buffer.load.factor": 0.9,
-    "log.cleaner.io.buffer.size": 1 << 16,
-}
 COMPLAINTS = re.compile(
     r"mismatch|out of order|not found|corrupt|invalid|exception|failed|error|is not valid|isvalid: false",
     re.IGNORECASE,
@@ -62,16 +55,6 @@ def _fill(log: Log, seed: int, rounds: int = 150) -> None:
     log.roll(log.log_end_offset, NOW_MS)
 
 
-def _compact(log: Log, now_ms: int) -> None:
-    job = log.prepare_flush()
-    job.run(log.disk)
-    log.complete_flush(job)
-    for group in clean(log.disk, job_for(examine(log, now_ms), now_ms, SETTINGS, b"a secret")):
-        old = [segment for segment in log.segments if segment.base_offset in group.base_offsets]
-        swap.replace_segments(log, old, group.size)
-        log.first_dirty_offset = group.end_offset
-
-
 @pytest.fixture(scope="module")
 def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Logs that were cleaned once, several times, and so that tombstones and markers have gone."""
@@ -83,7 +66,7 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         for seed, delay_ms in enumerate(rounds):
             _fill(log, seed)
             before = log.size_bytes
-            _compact(log, NOW_MS + delay_ms)
+            compact(log, NOW_MS + delay_ms)
             assert log.size_bytes < before
         log.close()
     return {path.name: path for path in root.iterdir()}
@@ -143,59 +126,6 @@ def test_the_tool_finds_the_indexes_of_cleaned_segments_sane(directories: dict[s
 # on brokers
 
 
-def _producer(address: str, **settings: object) -> Producer:
-    return Producer({"bootstrap.servers": address, "linger.ms": 5, "batch.num.messages": 50, **settings})
-
-
-def _consume(address: str, topic: str, end: int, **settings: object) -> list[Message]:
-    """All that a consumer sees from offset 0, up to the end of the log."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": address,
-            "group.id": "g",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "check.crcs": True,
-            **settings,
-        }
-    )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[Message] = []
-    deadline = time.monotonic() + 30
-    at_end = False
-    while not at_end:
-        assert time.monotonic() < deadline
-        for message in consumer.consume(1000, 0.2):
-            if message.error() is None:
-                found.append(message)
-            else:
-                assert message.error().name() == "_PARTITION_EOF", message.error()
-                at_end = message.offset() == end
-    consumer.close()
-    return found
-
-
-def _end_offset(address: str, topic: str) -> int:
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "g", "enable.auto.commit": False})
-    try:
-        end: int = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[1]
-    except KafkaException:  # for a moment after its start, Kafka knows of no leader
-        return -1
-    finally:
-        consumer.close()
-    return end
-
-
-def _write(address: str, topic: str, rng: random.Random, count: int) -> None:
-    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
-        producer = _producer(address, **{"compression.type": codec, "enable.idempotence": codec != "gzip"})
-        for _ in range(count // 5):
-            value = None if rng.random() < 0.1 else rng.randbytes(1200)
-            producer.produce(topic, value, key=b"%d" % rng.randrange(300))
-            producer.poll(0)
-        assert producer.flush(30) == 0
-
-
 def _is_compacted(messages: list[Message], active_offset: int) -> bool:
     """Below the active segment, no key twice."""
     keys = [message.key() for message in messages if message.offset() < active_offset]
@@ -216,16 +146,16 @@ def test_a_consumer_sees_exactly_the_last_value_of_every_key(tmp_path: Path) -> 
         admin.create_topics([NewTopic("topic", 1, 1, config=config)])["topic"].result(30)
         directory = broker.data_dir / "topic-0"
         for _ in range(3):
-            _write(broker.address, "topic", rng, 2500)
-        end = _end_offset(broker.address, "topic")
+            write(broker.address, "topic", rng, 1200)
+        end = end_offset(broker.address, "topic")
         messages = _wait_until_compacted(broker.address, directory, end)
         broker.kill()
     with BarnabasServer(tmp_path / "data", settings) as broker:
-        assert _end_offset(broker.address, "topic") == end
-        again = _consume(broker.address, "topic", end)
+        assert end_offset(broker.address, "topic") == end
+        again = consume(broker.address, "topic", end)
         assert [(m.offset(), m.key(), m.value()) for m in again] == [(m.offset(), m.key(), m.value()) for m in messages]
-        _write(broker.address, "topic", rng, 2500)
-        end = _end_offset(broker.address, "topic")
+        write(broker.address, "topic", rng, 1200)
+        end = end_offset(broker.address, "topic")
         _wait_until_compacted(broker.address, directory, end)
         log = (tmp_path / "data.log").read_text()
     assert "log compacted" in log
@@ -236,7 +166,7 @@ def _wait_until_compacted(address: str, directory: Path, end: int) -> list[Messa
     deadline = time.monotonic() + 30
     while True:
         active = _segments(directory)[-1]
-        messages = _consume(address, "topic", end)
+        messages = consume(address, "topic", end)
         if _is_compacted(messages, active) and active == _segments(directory)[-1]:
             return messages
         assert time.monotonic() < deadline, "not compacted"
@@ -256,12 +186,12 @@ def test_the_last_values_are_those_that_were_written(tmp_path: Path) -> None:
             assert error is None
             written[message.offset()] = (message.key(), message.value())
 
-        producer = _producer(broker.address)
+        sender = producer(broker.address)
         for _ in range(6000):
             value = None if rng.random() < 0.1 else rng.randbytes(1000)
-            producer.produce("topic", value, key=b"%d" % rng.randrange(500), on_delivery=remember)
-            producer.poll(0)
-        assert producer.flush(30) == 0
+            sender.produce("topic", value, key=b"%d" % rng.randrange(500), on_delivery=remember)
+            sender.poll(0)
+        assert sender.flush(30) == 0
         assert len(written) == 6000
         directory = broker.data_dir / "topic-0"
         messages = _wait_until_compacted(broker.address, directory, 6000)
@@ -270,49 +200,3 @@ def test_the_last_values_are_those_that_were_written(tmp_path: Path) -> None:
     expected = sorted([*newest.values(), *range(active, 6000)])
     assert [message.offset() for message in messages] == expected
     assert [(message.key(), message.value()) for message in messages] == [written[offset] for offset in expected]
-
-
-def test_kafka_serves_a_directory_that_was_cleaned_here(tmp_path: Path) -> None:
-    """Written by Kafka with transactions that commit and that abort, cleaned here, and given back."""
-    config = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.01"}
-    rng = random.Random(5)
-    kafka_settings = {"log.cleaner.enable": "true", "log.cleaner.backoff.ms": "3600000"}
-    with KafkaServer(tmp_path, kafka_settings, jvm=(*QUICK_JVM, "-Xmx512m")) as kafka:
-        admin = AdminClient({"bootstrap.servers": kafka.address})
-        admin.create_topics([NewTopic("topic", 1, 1, config=config)])["topic"].result(30)
-        _write(kafka.address, "topic", rng, 2000)
-        transactional = _producer(kafka.address, **{"transactional.id": "t"})
-        transactional.init_transactions(30)
-        for number in range(10):
-            transactional.begin_transaction()
-            for _ in range(100):
-                transactional.produce("topic", rng.randbytes(1000), key=b"%d" % rng.randrange(300))
-            transactional.flush(30)  # or an abort would have nothing to abort
-            if number % 2:
-                transactional.abort_transaction(30)
-            else:
-                transactional.commit_transaction(30)
-        _write(kafka.address, "topic", rng, 2000)
-        end = _end_offset(kafka.address, "topic")
-        before = _consume(kafka.address, "topic", end, **{"isolation.level": "read_committed"})
-    directory = tmp_path / "data" / "topic-0"
-    state = LogState(is_clean=True, recovery_point=end, high_watermark=end)
-    settings = LogConfig(cleanup_policy=("compact",), segment_bytes=1 << 20)
-    log, _ = open_log(RealDisk(), str(directory), "topic", 0, bytes(16), settings, random.Random(1), NOW_MS, state)
-    active = log.segments.active.base_offset
-    segments, size = len(log.segments), log.size_bytes
-    for _ in range(2):  # the second puts together what the first has left of the segments
-        log.first_dirty_offset = 0
-        _compact(log, int(time.time() * 1000))
-    assert (len(log.segments) < segments, log.size_bytes < size / 2) == (True, True)
-    log.close()
-    newest = {message.key(): message.offset() for message in before if message.offset() < active}
-    expected = [m for m in before if m.offset() >= active or newest[m.key()] == m.offset()]
-    with KafkaServer(tmp_path, jvm=(*QUICK_JVM, "-Xmx512m")) as kafka:
-        eventually(lambda: _end_offset(kafka.address, "topic"), end)
-        for isolation in ("read_committed", "read_uncommitted"):
-            found = _consume(kafka.address, "topic", end, **{"isolation.level": isolation})
-            below = [(m.offset(), m.key(), m.value()) for m in found if m.offset() < active]
-            assert below == [(m.offset(), m.key(), m.value()) for m in expected if m.offset() < active]
-        _write(kafka.address, "topic", rng, 1000)
-    assert "ERROR" not in (tmp_path / "kafka.log").read_text()

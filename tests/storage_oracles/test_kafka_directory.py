@@ -1,4 +1,4 @@
-"""A directory that Apache Kafka itself wrote is opened, read back record by record, and continued."""
+"""A directory that Apache Kafka itself wrote is read record by record, continued, cleaned, and given back to it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import random
 import re
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.records.builder import BatchBuilder
@@ -21,31 +22,41 @@ from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.recovery import LogState, Recovery, open_log
 from barnabas.storage.segment import Segment
-from tests.peers import QUICK_JVM, KafkaServer, kafka_tool
+from tests.peers import QUICK_JVM, KafkaServer, eventually, kafka_tool
+from tests.storage_oracles.clients import consume, end_offset, producer, write
+from tests.storage_oracles.compaction import compact
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 NOW_MS = 1_700_000_000_000
 SMALL_SEGMENTS = {"segment.bytes": str(1 << 20), "index.interval.bytes": "2000"}
 
 
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.01"}
+
+
 class Written(NamedTuple):
+    """What `topic` has, and what a reader of committed records finds in `compacted`, which is not cleaned yet."""
+
     data_dir: Path
     values: list[bytes]
     keys: list[bytes]
+    to_compact: list[Message]
+    compacted_end: int
 
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """One topic of several segments: all codecs, idempotent and not, transactions that commit and that abort."""
+    """Topics of several segments: all codecs, idempotent and not, transactions that commit and that abort."""
     directory = tmp_path_factory.mktemp("kafka")
     rng = random.Random(1)
     values: list[bytes] = []
-    with KafkaServer(directory, jvm=(*QUICK_JVM, "-Xmx512m")) as kafka:
+    with KafkaServer(directory, {"log.cleaner.backoff.ms": "3600000"}, jvm=(*QUICK_JVM, "-Xmx512m")) as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.address})
-        admin.create_topics([NewTopic("topic", 1, 1, config=SMALL_SEGMENTS)])["topic"].result(30)
+        for name, config in (("topic", SMALL_SEGMENTS), ("compacted", COMPACTED)):
+            admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(30)
         for codec in CODECS:
             for idempotent in (False, True):
-                producer = Producer(
+                sender = Producer(
                     {
                         "bootstrap.servers": kafka.address,
                         "compression.type": codec,
@@ -56,10 +67,10 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Written:
                 )
                 for number in range(300):
                     value = rng.randbytes(500) + b"%d" % number
-                    producer.produce("topic", value, key=b"%d" % len(values), timestamp=NOW_MS + len(values))
+                    sender.produce("topic", value, key=b"%d" % len(values), timestamp=NOW_MS + len(values))
                     values.append(value)
-                    producer.poll(0)
-                assert producer.flush(30) == 0
+                    sender.poll(0)
+                assert sender.flush(30) == 0
         transactional = Producer({"bootstrap.servers": kafka.address, "transactional.id": "t"})
         transactional.init_transactions(30)
         for number in range(6):
@@ -71,9 +82,29 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Written:
                 transactional.abort_transaction(30)
             else:
                 transactional.commit_transaction(30)
+        _write_to_compact(kafka.address)
+        end = end_offset(kafka.address, "compacted")
+        to_compact = consume(kafka.address, "compacted", end, **{"isolation.level": "read_committed"})
     keys = [b"%d" % number for number in range(len(values) - 6)] + [b"t"] * 6
     shutil.copytree(directory / "data", directory / "untouched")
-    return Written(directory / "data", values, keys)
+    return Written(directory / "data", values, keys, to_compact, end)
+
+
+def _write_to_compact(address: str) -> None:
+    rng = random.Random(5)
+    write(address, "compacted", rng, 2000)
+    transactional = producer(address, **{"transactional.id": "c"})
+    transactional.init_transactions(30)
+    for number in range(10):
+        transactional.begin_transaction()
+        for _ in range(100):
+            transactional.produce("compacted", rng.randbytes(1000), key=b"%d" % rng.randrange(300))
+        transactional.flush(30)  # or an abort would have nothing to abort
+        if number % 2:
+            transactional.abort_transaction(30)
+        else:
+            transactional.commit_transaction(30)
+    write(address, "compacted", rng, 2000)
 
 
 @pytest.fixture
@@ -174,8 +205,27 @@ def _producers(log: Log) -> dict[int, tuple[int, ...]]:
     }
 
 
-def test_kafka_serves_a_directory_that_barnabas_went_on_with(original: Written) -> None:
-    """The other way round: Kafka starts on what this log appended, rolled and closed, and reads it all."""
+class GivenBack(NamedTuple):
+    """A Kafka that was started on a directory in which Barnabas had worked, and what it must serve."""
+
+    kafka: KafkaServer
+    values: list[bytes]
+    end: int
+    newest: list[tuple[int, bytes, bytes | None]]
+    active_offset: int
+
+
+@pytest.fixture(scope="module")
+def given_back(original: Written) -> Iterator[GivenBack]:
+    """`topic` was appended to, rolled and closed, `compacted` was cleaned."""
+    values, end = _go_on(original)
+    newest, active_offset = _clean(original)
+    with KafkaServer(original.data_dir.parent, jvm=(*QUICK_JVM, "-Xmx512m")) as kafka:
+        yield GivenBack(kafka, values, end, newest, active_offset)
+    assert "ERROR" not in (original.data_dir.parent / "kafka.log").read_text()
+
+
+def _go_on(original: Written) -> tuple[list[bytes], int]:
     log, _ = _open(original, clean=True)
     entry = next(iter(log.producers.entries.values()))
     sequence = entry.last_sequence + 1
@@ -190,19 +240,40 @@ def test_kafka_serves_a_directory_that_barnabas_went_on_with(original: Written) 
     segments, end = len(log.segments), log.log_end_offset
     log.close()
     assert segments > 4
-    with KafkaServer(original.data_dir.parent, jvm=(*QUICK_JVM, "-Xmx512m")) as kafka:
-        consumer = Consumer(
-            {"bootstrap.servers": kafka.address, "group.id": "g", "isolation.level": "read_uncommitted"}
-        )
-        consumer.assign([TopicPartition("topic", 0, 0)])
-        found: list[bytes] = []
-        deadline = time.monotonic() + 30
-        while len(found) < len(original.values) + len(added) and time.monotonic() < deadline:
-            messages = consumer.consume(1000, 1.0)
-            assert not [message.error() for message in messages if message.error()]
-            found += [message.value() for message in messages]
-        low, high = consumer.get_watermark_offsets(TopicPartition("topic", 0), 10)
-        consumer.close()
-    assert found == original.values + added
-    assert (low, high) == (0, end)
-    assert "ERROR" not in (original.data_dir.parent / "kafka.log").read_text()
+    return original.values + added, end
+
+
+def _clean(original: Written) -> tuple[list[tuple[int, bytes, bytes | None]], int]:
+    """The last record of each key below the active segment, and where that begins."""
+    directory, end = original.data_dir / "compacted-0", original.compacted_end
+    state = LogState(is_clean=True, recovery_point=end, high_watermark=end)
+    config = LogConfig(cleanup_policy=("compact",), segment_bytes=1 << 20)
+    log, _ = open_log(RealDisk(), str(directory), "compacted", 0, bytes(16), config, random.Random(1), NOW_MS, state)
+    active = log.segments.active.base_offset
+    segments, size = len(log.segments), log.size_bytes
+    for _ in range(2):  # the second puts together what the first has left of the segments
+        log.first_dirty_offset = 0
+        compact(log, int(time.time() * 1000))
+    assert (len(log.segments) < segments, log.size_bytes < size / 2) == (True, True)
+    log.close()
+    return sorted({m.key(): _row(m) for m in original.to_compact if m.offset() < active}.values()), active
+
+
+def _row(message: Message) -> tuple[int, bytes, bytes | None]:
+    return message.offset(), message.key(), message.value()
+
+
+def test_kafka_serves_a_directory_that_barnabas_went_on_with(given_back: GivenBack) -> None:
+    address = given_back.kafka.address
+    eventually(lambda: end_offset(address, "topic"), given_back.end)
+    found = consume(address, "topic", given_back.end, **{"isolation.level": "read_uncommitted"})
+    assert [message.value() for message in found] == given_back.values
+
+
+def test_kafka_serves_a_directory_that_was_cleaned_here(original: Written, given_back: GivenBack) -> None:
+    address = given_back.kafka.address
+    eventually(lambda: end_offset(address, "compacted"), original.compacted_end)
+    for isolation in ("read_committed", "read_uncommitted"):
+        found = consume(address, "compacted", original.compacted_end, **{"isolation.level": isolation})
+        assert [_row(m) for m in found if m.offset() < given_back.active_offset] == given_back.newest
+    write(address, "compacted", random.Random(6), 1000)

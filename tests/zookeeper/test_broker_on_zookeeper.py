@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import confluent_kafka
@@ -12,12 +11,6 @@ import confluent_kafka.admin
 import pytest
 
 from tests.peers import HOST, BarnabasServer, ZooKeeperServer, barnabas_command, eventually, free_port
-
-
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
-        yield server
 
 
 def topics(broker: BarnabasServer) -> set[str]:

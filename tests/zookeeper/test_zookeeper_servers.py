@@ -17,7 +17,7 @@ import pytest
 
 from barnabas.coordination.store import Claim, Done, StoreUnavailable, Unknown
 from barnabas.coordination.zookeeper import ZooKeeperStore
-from tests.peers import HOST, ZooKeeperServer, free_port
+from tests.peers import HOST, ZooKeeperServer, eventually, free_port
 from tests.unit.coordination.zookeeper_holder import claim_holder
 
 T = TypeVar("T")
@@ -77,10 +77,13 @@ def test_a_server_that_is_down_at_the_start_is_waited_for_by_name(
 ) -> None:
     port = free_port()
 
+    def waits() -> list[logging.LogRecord]:
+        return [record for record in caplog.records if record.getMessage().startswith("waiting for ZooKeeper")]
+
     async def main() -> None:
         store = ZooKeeperStore(f"{HOST}:{port}/late", 1, session_timeout_s=10.0, request_timeout_s=1.0)
         opening = asyncio.create_task(store.open())
-        await asyncio.sleep(2.5)
+        await asyncio.to_thread(eventually, lambda: len(waits()) >= 2, True, timeout=30)
         assert not opening.done()
         with await asyncio.to_thread(ZooKeeperServer, tmp_path, port=port):
             async with asyncio.timeout(30):
@@ -90,13 +93,11 @@ def test_a_server_that_is_down_at_the_start_is_waited_for_by_name(
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(main())
-    waits = [record for record in caplog.records if record.getMessage().startswith("waiting for ZooKeeper")]
-    assert len(waits) >= 2
     expected = (
         f"ZooKeeper at {HOST}:{port} did not answer within 1 s (Connection refused); "
         "check that it runs and that zookeeper.connect names it"
     )
-    assert any(vars(record)["fields"]["problem"] == expected for record in waits), waits
+    assert any(vars(record)["fields"]["problem"] == expected for record in waits()), waits()
 
 
 def test_waiting_for_a_server_can_be_given_up() -> None:
@@ -138,7 +139,7 @@ def test_everything_goes_on_after_the_server_was_killed_and_started_again(tmp_pa
 def test_an_ensemble_that_loses_its_leader_loses_no_record_and_no_claim(tmp_path: Path) -> None:
     async def main(servers: list[ZooKeeperServer]) -> None:
         connect = ",".join(server.address for server in servers) + "/cluster"
-        writer, follower = (ZooKeeperStore(connect, broker_id, session_timeout_s=8.0) for broker_id in (1, 2))
+        writer, follower = (ZooKeeperStore(connect, broker_id, session_timeout_s=30.0) for broker_id in (1, 2))
         await writer.open()
         await follower.open()
         epoch = await writer.campaign(0)
@@ -161,7 +162,7 @@ def test_an_ensemble_that_loses_its_leader_loses_no_record_and_no_claim(tmp_path
         asyncio.run(asyncio.wait_for(main(servers), 60))
 
 
-def test_a_killed_holder_is_replaced_when_its_session_times_out(tmp_path: Path) -> None:
+def test_a_killed_holder_is_replaced_when_its_session_times_out(zookeeper: ZooKeeperServer) -> None:
     async def main(connect: str, holder: subprocess.Popen[str]) -> None:
         store = ZooKeeperStore(connect, 2, session_timeout_s=4.0)
         await store.open()
@@ -173,5 +174,6 @@ def test_a_killed_holder_is_replaced_when_its_session_times_out(tmp_path: Path) 
         assert await store.campaign(1) == 2
         await store.close()
 
-    with ZooKeeperServer(tmp_path) as server, claim_holder(server.address, session_timeout_s=4.0) as holder:
-        asyncio.run(asyncio.wait_for(main(server.address, holder), 60))
+    connect = f"{zookeeper.address}/holder"
+    with claim_holder(connect, session_timeout_s=4.0) as holder:
+        asyncio.run(asyncio.wait_for(main(connect, holder), 60))
