@@ -38,7 +38,7 @@ class ForkedProcess:
         chosen = dict(os.environ if environment is None else environment)
         request = json.dumps({"arguments": list(arguments), "environment": chosen, "directory": os.getcwd()}).encode()
         assert len(request) < MOST_BYTES
-        self._status, theirs = socket.socketpair()
+        self._status, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             socket.send_fds(_control(), [request], [*streams, theirs.fileno()])
         told, (self._pidfd,), _, _ = socket.recv_fds(self._status, len("4194304\n"), 1)
@@ -60,7 +60,7 @@ class ForkedProcess:
                 raise subprocess.TimeoutExpired(self.args, timeout) from None
             assert answer.endswith(b"\n"), "the process that forks has died"
             self.returncode = int(answer)
-            self._status.close()
+            self._close()
         return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -74,10 +74,13 @@ class ForkedProcess:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
-    def __del__(self) -> None:
-        if hasattr(self, "_pidfd"):
-            os.close(self._pidfd)
+    def _close(self) -> None:
         self._status.close()
+        os.close(self._pidfd)
+
+    def __del__(self) -> None:
+        if self.returncode is None:
+            self._close()
 
 
 def run(

@@ -13,17 +13,16 @@ import pytest
 TESTS = Path(__file__).parent
 
 SERVERS = {
-    "spark": "spark",
-    "spark_broker": "spark",
-    "kafka": "kafka",
-    "cluster": "kafka",
-    "group_cluster": "kafka",
-    "zookeeper": "zookeeper",
+    "spark": {"spark", "spark_broker"},
+    "clients": {"kafka", "cluster", "group_cluster"},
+    "unit/coordinator": {"judge"},
+    "unit/coordination": {"zookeeper"},
+    "zookeeper": {"zookeeper"},
 }
-"""The group of a test that uses a fixture."""
+"""The fixtures of a directory whose users form a group."""
 
-LONGEST_FIRST = ("spark", "kafka", "packaging", "cluster", "interop", "simulation", "hostile", "zookeeper", "clients")
-"""Groups and directories; all others follow."""
+LONGEST_FIRST = ("spark", "clients", "packaging", "cluster", "interop", "simulation", "hostile", "storage_oracles")
+"""Directories; all others follow."""
 
 
 def arrange(items: list[pytest.Item]) -> None:
@@ -31,20 +30,20 @@ def arrange(items: list[pytest.Item]) -> None:
     for item in items:
         group = group_of(item)
         item.add_marker(pytest.mark.xdist_group(group))
-        if group in SERVERS.values():
+        if group in SERVERS:
             item.add_marker(pytest.mark.peers)
     items.sort(key=_rank)
 
 
 def group_of(item: pytest.Item) -> str:
-    used = [SERVERS[name] for name in getattr(item, "fixturenames", ()) if name in SERVERS]
-    return used[0] if used else item.path.relative_to(TESTS).as_posix()
+    used = set(getattr(item, "fixturenames", ()))
+    path = item.path.relative_to(TESTS)
+    shared = (directory for directory, names in SERVERS.items() if path.is_relative_to(directory) and used & names)
+    return next(shared, path.as_posix())
 
 
-def _rank(item: pytest.Item) -> int:
-    group = group_of(item)
+def _rank(item: pytest.Item) -> tuple[int, bool]:
+    """Of a directory, the group that shares a server comes first."""
     directory = item.path.relative_to(TESTS).parts[0]
-    return next(
-        (rank for rank, name in enumerate(LONGEST_FIRST) if name in (group, directory)),
-        len(LONGEST_FIRST),
-    )
+    place = LONGEST_FIRST.index(directory) if directory in LONGEST_FIRST else len(LONGEST_FIRST)
+    return place, group_of(item) not in SERVERS

@@ -170,6 +170,7 @@ def test_before_the_topic_of_offsets_is_there_no_group_has_a_coordinator(start_b
         assert client.describe_topic(OFFSETS).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.proof  # a slow test is too late for the moment in which groups are loaded
 @barnabas_only("Kafka may have loaded them before it answers the first question")
 def test_while_its_groups_are_loaded_a_coordinator_answers_nothing_else(tmp_path: Path) -> None:
     settings = {"offsets.topic.num.partitions": "1"}

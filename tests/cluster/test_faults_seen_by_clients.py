@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -59,17 +59,26 @@ def leaders_seen(address: str, topic: str) -> Iterator[set[int]]:
         looking.join(60)
 
 
-@pytest.fixture(scope="module", params=["embedded", "zookeeper"])
-def cluster_on_either_store(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
-    tmp_path = tmp_path_factory.mktemp(request.param)
-    with ExitStack() as stack:
-        settings = dict(SETTINGS)
-        if request.param == "zookeeper":
-            server = stack.enter_context(ZooKeeperServer(tmp_path / "zookeeper"))
-            settings["zookeeper.connect"] = server.address
-        yield stack.enter_context(three_brokers(tmp_path, settings))
+@pytest.fixture(scope="module")
+def on_embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with three_brokers(tmp_path_factory.mktemp("embedded"), SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def on_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    directory = tmp_path_factory.mktemp("zookeeper")
+    with (
+        ZooKeeperServer(directory / "zookeeper") as server,
+        three_brokers(directory, {**SETTINGS, "zookeeper.connect": server.address}) as running,
+    ):
+        yield running
+
+
+@pytest.fixture(params=["embedded", "zookeeper"])
+def cluster_on_either_store(request: pytest.FixtureRequest) -> Cluster:
+    shared: Cluster = request.getfixturevalue(f"on_{request.param}")
+    return shared
 
 
 @pytest.mark.parametrize("is_controller", [False, True])

@@ -82,9 +82,22 @@ def stage_on(store: str, directory: Path) -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="module")
-def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with stage_on(request.param, tmp_path_factory.mktemp(request.param)) as running:
+def on_embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with stage_on("embedded", tmp_path_factory.mktemp("embedded")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def on_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with stage_on("zookeeper", tmp_path_factory.mktemp("zookeeper")) as running:
+        yield running
+
+
+@pytest.fixture
+def stage(request: pytest.FixtureRequest) -> Stage:
+    """Tests come in any order, and share one cluster for each store."""
+    shared: Stage = request.getfixturevalue(f"on_{request.param}")
+    return shared
 
 
 def name_of(value: object) -> str:

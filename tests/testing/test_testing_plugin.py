@@ -55,7 +55,8 @@ def test_nothing_of_barnabas_is_loaded_but_the_plugin():
     assert not {"asyncio", "uvloop", "pyarrow", "typer", "kazoo", "prometheus_client", "crc32c"} & set(sys.modules)
 """
 
-NO_ASYNCIO = ("-p", "no:xdist", "-p", "no:timeout", "-p", "no:randomly", "-p", "no:hypothesispytest")
+FEW_PLUGINS = ("-p", "no:timeout", "-p", "no:randomly", "-p", "no:hypothesispytest")
+"""The others take longer to import than the tests to run, and some import asyncio."""
 
 
 def run_pytest(project: Path, *arguments: str) -> str:
@@ -67,7 +68,7 @@ def run_pytest(project: Path, *arguments: str) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=110,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -82,14 +83,14 @@ def project(tmp_path: Path) -> Path:
 
 def test_other_clients_are_tested_against_the_fixtures(project: Path) -> None:
     (project / "test_orders.py").write_text(PLAIN_PROJECT)
-    assert "6 passed" in run_pytest(project)
+    assert "6 passed" in run_pytest(project, *FEW_PLUGINS)
 
 
 def test_workers_of_xdist_have_clusters_of_their_own(project: Path) -> None:
     (project / "test_orders.py").write_text(PLAIN_PROJECT)
-    assert "3 passed" in run_pytest(project, "-n", "2", "-k", "own or in_process")
+    assert "3 passed" in run_pytest(project, *FEW_PLUGINS, "-n", "2", "-k", "own or in_process")
 
 
 def test_nothing_is_imported_until_a_fixture_is_used(project: Path) -> None:
     (project / "test_imports.py").write_text(IMPORTS_PROJECT)
-    assert "1 passed" in run_pytest(project, *NO_ASYNCIO)
+    assert "1 passed" in run_pytest(project, *FEW_PLUGINS, "-p", "no:xdist")
