@@ -21,6 +21,8 @@ class Work(NamedTuple):
     topic: str
     copy: str
     checkpoint: str
+    workers: str
+    """How many there are, each with one core."""
     settings: str
     """More of Spark's, as JSON."""
 
@@ -36,7 +38,7 @@ def main(work: Work) -> None:
         "spark.archives": f"{work.archive}#environment",
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
-        "spark.cores.max": "2",
+        "spark.cores.max": work.workers,
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "90s",
         "spark.ui.enabled": "false",

@@ -1,4 +1,4 @@
-"""A standalone master with two workers as processes of their own, whose executors have only what `archive` packed."""
+"""A standalone master with workers as processes of their own, whose executors have only what `archive` packed."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from tests.spark.cluster_driver import Work
 from tests.spark.quick import QUICK_JVM, QUICK_SPARK
 from tests.spark.standalone import StandaloneCluster
 
-RECORDS = 1000
+RECORDS = 40
 PARTITIONS = 4
 UNUSED = {"..", "include", "tests"}
 """Programs outside the packages, and a fifth of all the bytes, which nothing runs."""
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[StandaloneCluster]:
-    with StandaloneCluster(tmp_path) as running:
+@pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.proof)], ids=["one worker", "two workers"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StandaloneCluster]:
+    with StandaloneCluster(tmp_path, request.param) as running:
         yield running
 
 
@@ -99,8 +99,8 @@ def test_executors_of_a_cluster_read_and_write_with_the_packed_environment(
     copy = f"{topic_name}-copy"
     fill(spark_broker, topic_name, copy)
     settings = json.dumps({**QUICK_SPARK, "spark.executor.extraJavaOptions": QUICK_JVM})
-    checkpoint = str(tmp_path / "checkpoint")
-    work = Work(cluster.url, str(archive), spark_broker.address, topic_name, copy, checkpoint, settings)
+    checkpoint, workers = str(tmp_path / "checkpoint"), str(len(cluster.worker_directories))
+    work = Work(cluster.url, str(archive), spark_broker.address, topic_name, copy, checkpoint, workers, settings)
     done = subprocess.run(
         [sys.executable, cluster_driver.__file__, *work],
         cwd=tmp_path / "driver",
