@@ -1,4 +1,4 @@
-"""A sample of `make soak`: a pipeline whose driver is killed once.
+"""A sample of `make soak`: a pipeline whose driver is killed once, and which Ctrl-C ends.
 
 In `make proof` also one with three sinks, of which driver, workers and broker are killed twice each, and an offline
 load whose driver is killed once.

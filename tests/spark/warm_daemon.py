@@ -13,24 +13,23 @@ import sys
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is loaded
 
 MODULES = (
-    "fastavro",
-    "pandas",
     "pyarrow.parquet",
     "uvloop",
     "pyspark.sql.worker.plan_data_source_read",
-    "barnabas.spark.database.staging",
-    "barnabas.spark.pipeline.formats",
     "barnabas.spark.reader",
     "barnabas.spark.stream_reader",
     "barnabas.spark.stream_writer",
     "barnabas.spark.writer",
 )
+OF_TASKS = ("fastavro", "pandas", "barnabas.spark.database.staging", "barnabas.spark.pipeline.formats")
+"""What the workers that run tasks need as well; those that plan do not."""
 
 
 def main() -> None:
     from pyspark.daemon import manager
 
-    for module in (*sys.argv[1:2], *MODULES):
+    worker = sys.argv[1]
+    for module in (worker, *MODULES, *(OF_TASKS if worker == "pyspark.worker" else ())):
         importlib.import_module(module)
     manager()
 
