@@ -1,6 +1,6 @@
 """A driver on a standalone cluster, whose executors have nothing but the archive of an environment.
 
-It reads a topic, copies it to another one in a stream, and prints as JSON who did the work.
+It reads a topic, copies it to another one in a stream if there is one, and prints as JSON who did the work.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ class Work(NamedTuple):
     topic: str
     copy: str
     checkpoint: str
+    workers: str
+    """How many there are, each with one core."""
     settings: str
     """More of Spark's, as JSON."""
 
@@ -36,7 +38,7 @@ def main(work: Work) -> None:
         "spark.archives": f"{work.archive}#environment",
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
-        "spark.cores.max": "2",
+        "spark.cores.max": work.workers,
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "90s",
         "spark.ui.enabled": "false",
@@ -49,15 +51,20 @@ def main(work: Work) -> None:
     try:
         found = spark.read.format("barnabas").option("kafka.bootstrap.servers", work.broker)
         tasks = found.option("subscribe", work.topic).load().rdd.mapPartitions(who).collect()
-        stream = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", work.broker)
-        rows = stream.option("subscribe", work.topic).option("startingOffsets", "earliest").load()
-        copy = rows.select("key", "value", "partition").writeStream.format("barnabas").trigger(availableNow=True)
-        copy = copy.option("kafka.bootstrap.servers", work.broker).option("topic", work.copy)
-        copy = copy.option("transactionalIdPrefix", work.copy).option("checkpointLocation", work.checkpoint)
-        copy.start().awaitTermination()
+        if work.copy:
+            copy_in_a_stream(spark, work)
         print(json.dumps(tasks))
     finally:
         spark.stop()
+
+
+def copy_in_a_stream(spark: SparkSession, work: Work) -> None:
+    stream = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", work.broker)
+    rows = stream.option("subscribe", work.topic).option("startingOffsets", "earliest").load()
+    copy = rows.select("key", "value", "partition").writeStream.format("barnabas").trigger(availableNow=True)
+    copy = copy.option("kafka.bootstrap.servers", work.broker).option("topic", work.copy)
+    copy = copy.option("transactionalIdPrefix", work.copy).option("checkpointLocation", work.checkpoint)
+    copy.start().awaitTermination()
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ import pytest
 
 from barnabas.sync import Admin, Producer
 from tests import peers
-from tests.peers import DELTA_JARS, SPARK_CONNECTOR_JARS, BarnabasServer, Broker, KafkaServer, java
-from tests.spark.quick import QUICK_JVM, QUICK_SPARK
+from tests.peers import DELTA_JARS, ROOT, SPARK_CONNECTOR_JARS, BarnabasServer, Broker, KafkaServer, MariaDbServer, java
+from tests.spark import warm_daemon
+from tests.spark.quick import QUICK_DRIVER_JVM, QUICK_SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +31,7 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    "spark.python.daemon.module": warm_daemon.__name__,
 }
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -56,12 +58,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[2,4]").appName("barnabas-tests")
     for name, value in {**SETTINGS, **(DELTA if any(DELTA_JARS.glob("*.jar")) else {})}.items():
         builder = builder.config(name, value)
-    session = (
+    builder = (
         builder.config("spark.local.dir", str(scratch / "local"))
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={scratch} {QUICK_JVM}")
-        .getOrCreate()
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={scratch} {QUICK_DRIVER_JVM}")
     )
+    with pytest.MonkeyPatch.context() as patch:  # Java hands it on to the Python processes, which need `tests`
+        patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     try:
         yield session
@@ -89,6 +93,13 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with KafkaServer(
         tmp_path_factory.mktemp("spark-kafka") / "kafka", jvm=(*peers.QUICK_JVM[:-1], "-Xmx512m")
     ) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDbServer]:
+    """One server for all tests, which drop the tables that they need empty."""
+    with MariaDbServer(tmp_path_factory.mktemp("mariadb") / "data") as server:
         yield server
 
 

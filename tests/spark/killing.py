@@ -180,10 +180,10 @@ class PipelineProcess:
         assert self._process.wait(timeout) == 0
 
     def stop(self, timeout: float) -> None:
-        """Ask it to end after its batch."""
+        """Ask it to end after its batch, as a terminal does: Java and Spark's Python processes get the signal too."""
         if self._process is not None and self.is_running:
-            self._process.send_signal(signal.SIGINT)
-            self._process.wait(timeout)
+            os.killpg(self._process.pid, signal.SIGINT)
+            assert self._process.wait(timeout) == 0
 
     def end(self) -> None:
         """Leave nothing behind."""

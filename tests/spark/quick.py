@@ -6,8 +6,10 @@ Short work ends before code that a better compiler makes for it would pay, be it
 from __future__ import annotations
 
 QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+QUICK_DRIVER_JVM = f"{QUICK_JVM} -Xms512m -XX:MetaspaceSize=256m"
+"""With room from the start, in place of many collections on the way there."""
 QUICK_SPARK = {
-    "spark.driver.extraJavaOptions": QUICK_JVM,
+    "spark.driver.extraJavaOptions": QUICK_DRIVER_JVM,
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on the loopback: a master and two workers, each a process of its own."""
+"""A standalone Spark cluster on the loopback: a master and its workers, each a process of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Self
 from tests.peers import HOST, Server, free_port, java
 from tests.spark.quick import QUICK_JVM
 
-WORKERS = 2
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 
@@ -40,23 +39,23 @@ class SparkDaemon(Server):
 class StandaloneCluster:
     """`url` is its master's; each worker has a core, and its executors work in `directory`/worker-N."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, workers: int) -> None:
         port = str(free_port())
         self.url = f"spark://{HOST}:{port}"
-        self.worker_directories = [directory / f"worker-{number}" for number in range(WORKERS)]
+        self.worker_directories = [directory / f"worker-{number}" for number in range(workers)]
         self._running = ExitStack()
         with ExitStack() as starting:
             master = SparkDaemon(directory, "master", MASTER, "--port", port)
             starting.enter_context(master)
             master.wait_for(b"I have been elected leader")
             shares = ("--cores", "1", "--memory", "768m")
-            workers = [
+            daemons = [
                 SparkDaemon(directory, place.name, WORKER, *shares, "--work-dir", str(place), self.url)
                 for place in self.worker_directories
             ]
-            for worker in workers:
+            for worker in daemons:
                 starting.enter_context(worker)
-            for worker in workers:
+            for worker in daemons:
                 worker.wait_for(b"Successfully registered with master")
             self._running = starting.pop_all()
 

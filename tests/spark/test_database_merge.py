@@ -18,7 +18,7 @@ from barnabas.spark.database.sink import DatabaseSettings, DatabaseSink, WriteMo
 from barnabas.spark.database.staging import Filled, StagingTask, create_staging
 from barnabas.spark.pipeline.errors import SinkError
 from barnabas.spark.pipeline.sinks import Batch, SinkContext
-from tests.peers import MariaDbServer, PostgresServer
+from tests.peers import PostgresServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,8 +34,10 @@ def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     directory = tmp_path_factory.mktemp("databases")
     if request.param == "sqlite":
         yield Database.at(str(directory / "shop.db"))
+    elif request.param == "mariadb":
+        yield Database.at(request.getfixturevalue("mariadb").url)
     else:
-        with MariaDbServer(directory / "mariadb") if request.param == "mariadb" else PostgresServer() as server:
+        with PostgresServer() as server:
             yield Database.at(server.url)
 
 

@@ -63,6 +63,7 @@ def test_batches_arrive_once_with_their_offsets(
         again.write(rows, by_offsets(2, 3, 8))
 
 
+@pytest.mark.proof
 def test_delta_itself_refuses_what_it_has(
     spark: SparkSession, open_sink: Callable[..., DeltaSink], tmp_path: Path
 ) -> None:
@@ -73,6 +74,7 @@ def test_delta_itself_refuses_what_it_has(
     assert ids(spark, tmp_path) == [0, 1, 2]
 
 
+@pytest.mark.proof
 def test_rows_of_another_form_are_told_and_added_where_that_is_wanted(
     spark: SparkSession, open_sink: Callable[..., DeltaSink], tmp_path: Path
 ) -> None:
@@ -86,6 +88,7 @@ def test_rows_of_another_form_are_told_and_added_where_that_is_wanted(
     assert ids(spark, tmp_path) == [0, 1]
 
 
+@pytest.mark.proof
 def test_a_history_that_has_forgotten_the_place_is_not_guessed_at(
     spark: SparkSession, open_sink: Callable[..., DeltaSink], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,8 @@
-"""A sample of `make soak`: one pipeline with three sinks, of which driver, workers and broker are killed twice each, an
-offline load whose driver is killed once."""
+"""A sample of `make soak`: a pipeline whose driver is killed once, and which Ctrl-C ends.
+
+In `make proof` also one with three sinks, of which driver, workers and broker are killed twice each, and an offline
+load whose driver is killed once.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,16 @@ def run_here(spark: SparkSession, tmp_path: Path) -> Callable[[PipelineProcess, 
     return run
 
 
+@pytest.mark.timeout(600)
+def test_a_pipeline_whose_driver_is_killed_loses_and_doubles_no_row(
+    run_here: Callable[[PipelineProcess, float], None], tmp_path: Path
+) -> None:
+    report = disturb({"sqlite": Table}, [Victim.DRIVER], tmp_path, SEED, run_alone=run_here)
+    assert report.kills == {Victim.DRIVER: 1}
+    assert report.starts >= 2
+
+
+@pytest.mark.proof
 @pytest.mark.timeout(900)
 def test_a_pipeline_that_is_killed_again_and_again_loses_and_doubles_no_row(
     run_here: Callable[[PipelineProcess, float], None], tmp_path: Path
@@ -46,6 +59,7 @@ def test_a_pipeline_that_is_killed_again_and_again_loses_and_doubles_no_row(
     assert report.starts >= 3
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(600)
 def test_an_offline_load_whose_driver_is_killed_in_the_middle_goes_on_with_what_is_missing(
     run_here: Callable[[PipelineProcess, float], None], tmp_path: Path

@@ -75,11 +75,16 @@ COLUMNS = (
 )
 
 
+IN_PROOF = (FileFormat.ORC, FileFormat.JSON)
+
+
 def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
-@pytest.mark.parametrize("form", FileFormat)
+@pytest.mark.parametrize(
+    "form", [FileFormat.PARQUET, FileFormat.CSV, *(pytest.param(form, marks=pytest.mark.proof) for form in IN_PROOF)]
+)
 def test_every_format_is_compacted_to_one_file_an_hour_and_read_back_as_it_was(
     spark: SparkSession, topic: Topic, new_sink: NewSink, tmp_path: Path, form: FileFormat
 ) -> None:

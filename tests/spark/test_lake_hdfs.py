@@ -1,4 +1,4 @@
-"""The same lake on HDFS: a data node that goes away in the middle, a second run, a directory that is full or closed."""
+"""The same lake on HDFS: a second run; in `make proof` a data node that goes away, a directory full or closed."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def new_sink(topic: Topic, path: str) -> LakeSink:
     return LakeSink("lake", LakeSettings(path), {}, topic.observe)
 
 
+@pytest.mark.proof
 def test_a_load_of_a_topic_goes_on_where_it_was_when_a_data_node_is_restarted_in_the_middle(
     spark: SparkSession,
     spark_topic: Callable[..., str],
@@ -109,6 +110,7 @@ def test_a_run_on_another_machine_takes_the_lake_and_the_commit_of_the_first_is_
     assert fs.exists(one)
 
 
+@pytest.mark.proof
 def test_a_directory_that_is_full_or_closed_for_writing_is_an_error_and_the_load_goes_on_later(
     spark: SparkSession, hdfs: HdfsServer
 ) -> None:

@@ -22,11 +22,17 @@ PARTITIONS = 3
 ORDER = ("partition", "offset")
 
 
-@pytest.fixture(params=["our broker", "apache kafka"])
+@pytest.fixture
 def either_broker(request: pytest.FixtureRequest) -> Broker:
     names = {"our broker": "spark_broker", "apache kafka": "apache_kafka"}
     broker: Broker = request.getfixturevalue(names[request.param])
     return broker
+
+
+def pairs(second: str, *every_day: tuple[str, Any], in_proof: tuple[tuple[str, Any], ...]) -> pytest.MarkDecorator:
+    """A test for pairs of a broker and something more, of which some are left to `make proof`."""
+    chosen = [*every_day, *(pytest.param(*pair, marks=pytest.mark.proof) for pair in in_proof)]
+    return pytest.mark.parametrize(("either_broker", second), chosen, indirect=["either_broker"])
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +101,15 @@ def fill_in_transactions(broker: Broker, topic: str) -> None:
             producer.send(topic, b"plain", partition=partition)
 
 
-@pytest.mark.parametrize("configs", [{}, {"message.timestamp.type": "LogAppendTime"}], ids=["create", "append"])
+BY_BROKER = {"message.timestamp.type": "LogAppendTime"}
+
+
+@pairs(
+    "configs",
+    ("our broker", BY_BROKER),
+    ("apache kafka", {}),
+    in_proof=(("our broker", {}), ("apache kafka", BY_BROKER)),
+)
 def test_both_sources_give_the_same_rows(
     spark: SparkSession, either_broker: Broker, topic_name: str, configs: dict[str, str]
 ) -> None:
@@ -107,7 +121,12 @@ def test_both_sources_give_the_same_rows(
     assert found == rows(theirs)
 
 
-@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@pairs(
+    "isolation",
+    ("our broker", "read_committed"),
+    ("apache kafka", "read_committed"),
+    in_proof=(("our broker", "read_uncommitted"), ("apache kafka", "read_uncommitted")),
+)
 def test_both_sources_see_the_same_of_transactions(
     spark: SparkSession, either_broker: Broker, topic_name: str, isolation: str
 ) -> None:

@@ -231,6 +231,7 @@ def test_a_wrong_file_is_one_line_on_standard_error(tmp_path: Path) -> None:
     assert result.stderr == f"barnabas: {file}:2: a pipeline has no key 'sorces'; did you mean 'sources'?\n"
 
 
+@pytest.mark.proof
 def test_ctrl_c_stops_between_commits_and_a_second_run_is_refused(
     bench: Bench, pipeline: Callable[..., Result], spark_topic: Callable[..., str]
 ) -> None:

@@ -80,17 +80,18 @@ def test_topic_to_lake(bench: Bench) -> None:
     assert run(bench, "topic_to_lake.yaml").rows == {}
 
 
-def test_topic_to_mysql(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topic_to_mysql(bench: Bench, mariadb: MariaDbServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MYSQL_PASSWORD", "")
-    with MariaDbServer(bench.place / "mariadb") as server:
-        text = (EXAMPLES / "topic_to_mysql.yaml").read_text()
-        assert bench.run(text, MYSQL_URL=server.url).rows == {"orders-table": 5}
-        assert bench.run(text, MYSQL_URL=server.url).rows == {}
-        port = int(server.url.rpartition(":")[2].partition("/")[0])
-        connection = pymysql.connect(host="127.0.0.1", port=port, user="root", database="shop")
-        with closing(connection), connection.cursor() as cursor:
-            cursor.execute("SELECT order_id, customer_id, amount FROM orders ORDER BY order_id")
-            assert list(cursor.fetchall()) == [(number, number % 3, number) for number in range(1, 6)]
+    port = int(mariadb.url.rpartition(":")[2].partition("/")[0])
+    connection = pymysql.connect(host="127.0.0.1", port=port, user="root", autocommit=True)
+    with closing(connection), connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE example")  # apart from the tables of other tests
+        cursor.execute("USE example")
+        text, url = (EXAMPLES / "topic_to_mysql.yaml").read_text(), mariadb.url.replace("/shop", "/example")
+        assert bench.run(text, MYSQL_URL=url).rows == {"orders-table": 5}
+        assert bench.run(text, MYSQL_URL=url).rows == {}
+        cursor.execute("SELECT order_id, customer_id, amount FROM orders ORDER BY order_id")
+        assert list(cursor.fetchall()) == [(number, number % 3, number) for number in range(1, 6)]
 
 
 def test_clickstream_sessions(bench: Bench) -> None:

@@ -113,6 +113,7 @@ sinks:
 """
 
 
+@pytest.mark.proof
 def test_rows_of_two_streams_meet_over_runs(bench: Bench, spark_topic: Callable[..., str]) -> None:
     clicks, buys = spark_topic(), spark_topic()
     bench.send(clicks, [click(0, "/a"), click(1, "/b")])

@@ -34,7 +34,8 @@ def test_the_module_offers_nothing_and_raises_nothing_where_the_source_cannot_wo
 
 def test_one_call_makes_the_source_known_where_it_is_not_found() -> None:
     known: list[type] = []
-    register(cast("Any", SimpleNamespace(dataSource=SimpleNamespace(register=known.append))))
+    context, sources = SimpleNamespace(pythonExec="python"), SimpleNamespace(register=known.append)
+    register(cast("Any", SimpleNamespace(sparkContext=context, dataSource=sources)))
     assert known == [BarnabasSource]
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnabas.spark import register
+from barnabas.spark import register, worker_python
 from barnabas.spark.java import require_java
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def spark_session(name: str, master: str | None, settings: Mapping[str, str], st
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault(worker_python.VARIABLE, sys.executable)
     state.mkdir(parents=True, exist_ok=True)
     log_settings = state / "spark-log.properties"
     log_settings.write_text(_LOGGING.format(file=state / "spark.log"))

@@ -34,7 +34,7 @@ def test_only_a_sink_that_has_nothing_begins_with_what_is_still_there(caplog: py
     assert begins == {ZERO: 9, ONE: 3} == position({("another", 0): 5}, origin, there)
     tell_removed("lake", origin, begins)
     assert "sink 'lake' is new" in caplog.text
-    assert caplog.text.strip().endswith("it begins t-0 at offset 9 instead of 2")
+    assert caplog.messages[-1].endswith("it begins t-0 at offset 9 instead of 2")
     caplog.clear()
     tell_removed("lake", origin, origin)
     assert not caplog.text
