@@ -37,8 +37,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Progress(config), "progress")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    grouping.name_group(item)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    grouping.arrange(items)
+    grouping.put_long_groups_first(items)
 
 
 @pytest.fixture(scope="session")

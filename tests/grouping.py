@@ -25,13 +25,16 @@ LONGEST_FIRST = ("spark", "clients", "packaging", "cluster", "interop", "simulat
 """Directories; all others follow."""
 
 
-def arrange(items: list[pytest.Item]) -> None:
-    """Name the group of every test, and put long groups first; within a group, the order stays."""
-    for item in items:
-        group = group_of(item)
-        item.add_marker(pytest.mark.xdist_group(group))
-        if group in SERVERS:
-            item.add_marker(pytest.mark.peers)
+def name_group(item: pytest.Item) -> None:
+    """Early: pytest-xdist reads the group before conftest files can change the collection."""
+    group = group_of(item)
+    item.add_marker(pytest.mark.xdist_group(group))
+    if group in SERVERS:
+        item.add_marker(pytest.mark.peers)
+
+
+def put_long_groups_first(items: list[pytest.Item]) -> None:
+    """Within a group, the order stays."""
     items.sort(key=_rank)
 
 
