@@ -49,13 +49,7 @@ MEMBERS = {
 
 
 # Of a library's own assignors a broker sees only the name: one for each protocol is enough to judge the broker.
-MORE_ASSIGNORS = {
-    "confluent-range",
-    "confluent-roundrobin",
-    "confluent-server-range",
-    "aiokafka-range",
-    "kafka-python-cooperative",
-}
+MORE_ASSIGNORS = {"confluent-range", "confluent-roundrobin", "aiokafka-range", "kafka-python-cooperative"}
 
 
 @pytest.fixture(scope="session")
