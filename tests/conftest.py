@@ -41,7 +41,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     grouping.name_group(item)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    grouping.check_groups_are_used(config, items)
     grouping.put_long_groups_first(items)
 
 

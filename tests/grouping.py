@@ -38,6 +38,19 @@ def put_long_groups_first(items: list[pytest.Item]) -> None:
     items.sort(key=_rank)
 
 
+def check_groups_are_used(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Some versions of pytest and pytest-xdist do not go together: then every process would start every server."""
+    is_grouped = hasattr(config, "workerinput") and config.getoption("loadgroup", False)
+    if is_grouped and items and without_group(items[0].nodeid) == items[0].nodeid:
+        raise pytest.UsageError("pytest-xdist ignores the groups of tests; see the versions in pyproject.toml")
+
+
+def without_group(nodeid: str) -> str:
+    """The name of a test as pytest knows it: pytest-xdist appends the group."""
+    at = nodeid.rfind("@")
+    return nodeid[:at] if at > nodeid.rfind("]") else nodeid
+
+
 def group_of(item: pytest.Item) -> str:
     used = set(getattr(item, "fixturenames", ()))
     path = item.path.relative_to(TESTS)

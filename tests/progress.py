@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from _pytest.terminal import TerminalReporter
 
+from tests.grouping import without_group
+
 LINE_S = 30.0  # between two lines of progress where nobody watches a terminal
 REFRESH_S = 0.1
 
@@ -59,7 +61,9 @@ class Progress:
         outcome = "error" if report.failed and report.when in ("setup", "teardown") else report.outcome
         return outcome, "", outcome.upper()
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        report.nodeid = without_group(report.nodeid)
         self._counts["done"] += report.when == "teardown"
         if report.failed:
             self._counts["failed"] += 1
@@ -106,7 +110,7 @@ class Progress:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: object) -> None:
-        self._dead.append(crashitem)
+        self._dead.append(without_group(crashitem))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
