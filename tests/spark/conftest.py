@@ -84,7 +84,8 @@ def session_stays_active(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with BarnabasServer(tmp_path_factory.mktemp("spark-broker") / "data") as server:
+    """Keeps records of any age: tests send some of long ago, and may take longer than retention waits to look."""
+    with BarnabasServer(tmp_path_factory.mktemp("spark-broker") / "data", {"log.retention.ms": "-1"}) as server:
         yield server
 
 
