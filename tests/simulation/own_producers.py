@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 
 from barnabas.client.client import Client
-from barnabas.client.errors import DeliveryTimeout
+from barnabas.client.errors import DeliveryTimeout, DeliveryUnknown
 from barnabas.client.produce.delivery import Delivery
 from barnabas.client.produce.transaction_errors import OutcomeUnknown, ProducerUnusable
 from barnabas.client.producer import Producer
@@ -65,7 +65,7 @@ class Sends:
         """Wait for the end of a send that need not succeed."""
         try:
             landed = await delivery
-        except DeliveryTimeout:
+        except (DeliveryTimeout, DeliveryUnknown):
             self._history.record(Failed(self.name, partition, (value,), definite=False))
         else:
             self._history.record(Acknowledged(self.name, LIFE, partition, landed.offset, (value,)))

@@ -11,7 +11,7 @@ import asyncio
 import pytest
 
 from barnabas.client.client import Client
-from barnabas.client.errors import DeliveryTimeout
+from barnabas.client.errors import DeliveryTimeout, DeliveryUnknown
 from barnabas.client.produce.delivery import Delivery
 from barnabas.client.producer import Producer
 from tests.checker.history import UNTOLD, TopicPartition
@@ -88,7 +88,7 @@ class Run:
         """A record's number, and the offset that was told; None if it was given up."""
         try:
             return number, (await handle).offset
-        except DeliveryTimeout:
+        except (DeliveryTimeout, DeliveryUnknown):
             self.given_up += 1
             return number, None
 

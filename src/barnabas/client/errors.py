@@ -18,6 +18,8 @@ class CannotReach(KafkaError):
     def __init__(self, where: str, cause: Exception) -> None:
         code = ErrorCode.BROKER_NOT_AVAILABLE if isinstance(cause, NotKafka) else ErrorCode.NETWORK_EXCEPTION
         super().__init__(code, f"cannot reach {where}: {_explain(cause)}")
+        self.may_be_carried_out = isinstance(cause, ChannelClosed) and not isinstance(cause, (ClosedUnheard, NotKafka))
+        """Whether there was a connection that the request may have gone through."""
 
 
 class NoAnswer(KafkaError):
@@ -60,6 +62,18 @@ class DeliveryTimeout(KafkaError):
     def __init__(self, what: str, option: str, milliseconds: int, problem: KafkaError | None) -> None:
         cause = f": {problem}" if problem else ""
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, f"{what} within {option}={milliseconds}{cause}")
+
+
+class DeliveryUnknown(KafkaError):
+    """Records that a leader refuses as out of order after an attempt that it did not answer.
+
+    They may be in its log, so far back that it does not know them again: sent under other numbers, they would be there
+    twice.
+    """
+
+    def __init__(self, what: str, refusal: KafkaError) -> None:
+        reason = "an earlier attempt was not answered, so whether the cluster has them is not known"
+        super().__init__(refusal.code, f"{what} not acknowledged: {refusal}; {reason}")
 
 
 class Abandoned(KafkaError):

@@ -15,7 +15,8 @@ from barnabas.client.client import Client
 from barnabas.client.connections import Address
 from barnabas.client.errors import CannotReach
 from barnabas.core.errors import ErrorCode
-from barnabas.records.batch import check_batch
+from barnabas.net.channel import ChannelClosed
+from barnabas.records.batch import NO_SEQUENCE, check_batch
 from barnabas.records.reader import records_of
 from barnabas.wire.messages.k00_produce import (
     PartitionProduceResponse,
@@ -38,7 +39,15 @@ TOPIC = "orders"
 PORT = 9092
 REQUEST_TIMEOUT_S = 30
 Fault = ErrorCode | BaseException | float
-"""Instead of an append: an error code, a broken connection, or an answer that takes so many seconds (inf: never)."""
+"""Instead of an append: an error code, a broken connection, or an answer that takes so many seconds (inf: never).
+
+An answer that is lost is the connection that breaks after the append.
+"""
+
+
+class AnswerLost(CannotReach):
+    def __init__(self) -> None:
+        super().__init__("broker 1 at b1:9092", ChannelClosed("b1:9092 closed the connection"))
 
 
 @dataclass
@@ -67,12 +76,16 @@ class ScriptedCluster:
     seconds_of_broker: dict[int, float] = field(default_factory=dict)
     """How long a broker takes for a request, if not a millisecond."""
     largest_batch: int = 1 << 20
+    remembered_batches: int = 5
+    """How many a leader knows again; Kafka's knows one after a restart."""
     sent: list[Sent] = field(default_factory=list)
     logs: dict[int, list[bytes | None]] = field(default_factory=lambda: defaultdict(list))
     requests: int = 0
     most_in_flight: int = 0
     _in_flight: int = 0
     _states: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _numbered: dict[int, list[tuple[int, int, int, int]]] = field(default_factory=lambda: defaultdict(list))
+    """Of the batches of each partition: epoch, sequence, count and offset."""
 
     async def request(self, address: Address, message: Any, **_: Any) -> Any:
         match message:
@@ -142,25 +155,42 @@ class ScriptedCluster:
         self.sent.append(Sent(now, broker, request, partition, epoch, sequence, values))
         fault = self.faults.popleft() if self.faults else None
         error = ErrorCode.NONE
-        if isinstance(fault, ErrorCode):
-            error = fault
-        elif isinstance(fault, BaseException):
-            raise fault
-        elif fault is not None:
+        if isinstance(fault, float):
             await asyncio.sleep(min(fault, REQUEST_TIMEOUT_S))
             if fault > REQUEST_TIMEOUT_S:
                 raise broken()
+        elif isinstance(fault, ErrorCode):
+            error = fault
+        elif isinstance(fault, BaseException) and not isinstance(fault, AnswerLost):
+            raise fault
         elif header.size > self.largest_batch:
             error = ErrorCode.MESSAGE_TOO_LARGE
         elif self.leaders.get(partition, 1) != broker:
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        elif header.has_producer_id and not self._is_in_order(partition, epoch, sequence):
-            error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        if error:
+        offset = self._known_offset(partition, epoch, sequence, len(values))
+        if offset is None and not error:
+            if header.has_producer_id and not self._is_in_order(partition, epoch, sequence):
+                error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            else:
+                offset = self._keep(partition, epoch, sequence, values)
+        if isinstance(fault, AnswerLost):
+            raise fault
+        if error or offset is None:
             return PartitionProduceResponse(index=partition, error_code=error, base_offset=-1)
-        self._states[partition] = (epoch, sequence + len(values))
+        return PartitionProduceResponse(index=partition, base_offset=offset)
+
+    def _keep(self, partition: int, epoch: int, sequence: int, values: list[bytes | None]) -> int:
+        offset = len(self.logs[partition])
         self.logs[partition] += values
-        return PartitionProduceResponse(index=partition, base_offset=len(self.logs[partition]) - len(values))
+        self._states[partition] = (epoch, sequence + len(values))
+        if sequence != NO_SEQUENCE:
+            self._numbered[partition].append((epoch, sequence, len(values), offset))
+        return offset
+
+    def _known_offset(self, partition: int, *batch: int) -> int | None:
+        """Where a batch is that the leader knows again."""
+        remembered = self._numbered[partition][-self.remembered_batches :]
+        return next((offset for *known, offset in remembered if (*known,) == batch), None)
 
     def _is_in_order(self, partition: int, epoch: int, sequence: int) -> bool:
         """A leader that knows nothing of a producer takes any sequence."""

@@ -11,7 +11,9 @@ import pytest
 
 from barnabas.client.client import connect
 from barnabas.client.connections import Address, Connections, parse_addresses
+from barnabas.client.errors import CannotReach
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.net.channel import ChannelClosed, ClosedUnheard, NotKafka
 from barnabas.wire.messages.k18_api_versions import ApiVersionsRequest
 from tests.peers import free_port
 
@@ -77,6 +79,20 @@ def test_nobody_listening_is_told_with_the_address_and_a_question() -> None:
     assert str(error) == f"cannot reach broker at {address}: connection refused; is it running?"
     assert error.code is ErrorCode.NETWORK_EXCEPTION
     assert error.code.retriable
+
+
+@pytest.mark.parametrize(
+    ("cause", "may_be"),
+    [
+        (ConnectionRefusedError(), False),
+        (TimeoutError(), False),
+        (ClosedUnheard("closed"), False),
+        (NotKafka("HTTP"), False),
+        (ChannelClosed("closed"), True),
+    ],
+)
+def test_only_a_connection_that_was_open_may_have_carried_a_request(cause: Exception, may_be: bool) -> None:
+    assert CannotReach("broker 1", cause).may_be_carried_out is may_be
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,24 @@ def test_a_repeated_batch_returns_to_its_place_and_goes_alone(on_loop: OnLoop) -
     on_loop(check)
 
 
+def test_nothing_leaves_that_makes_the_leader_forget_an_unsettled_batch(on_loop: OnLoop) -> None:
+    def check(queue: PartitionQueue) -> None:
+        for _ in range(6):
+            add(queue, b"x")
+        queue.close()
+        first, *later = [take(queue) for _ in range(5)]
+        queue.is_counted = True
+        queue.repeat(first, at=0.0)
+        for batch in later:
+            queue.settle(batch)
+        assert take(queue) is first
+        assert queue.ready_at(0, 5) is None
+        queue.settle(first)
+        assert queue.ready_at(0, 5) == 0.0
+
+    on_loop(check)
+
+
 def test_a_gap_is_closed_under_the_next_epoch(on_loop: OnLoop) -> None:
     def check(queue: PartitionQueue) -> None:
         for _ in range(4):
@@ -196,8 +214,11 @@ def test_the_halves_of_a_batch_keep_its_records_sequences_and_handles(compressio
         queue.next_sequence = 40
         queue.identity = queue._family = SEVEN
         queue.take(SEVEN, compression, False)
+        batch.may_be_appended = True
         queue.split(batch, compression)
         first, second = list(queue.waiting)[:2]
+        assert first.may_be_appended
+        assert second.may_be_appended
         assert [record.value for record in records_of(memoryview(first.data or b""))] == values[:2]
         assert [record.value for record in records_of(memoryview(second.data or b""))] == values[2:]
         assert (first.base_sequence, second.base_sequence, header(second).producer_id) == (40, 42, 7)

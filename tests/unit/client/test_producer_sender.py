@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from barnabas.client.client import Client
-from barnabas.client.errors import BufferFull, DeliveryTimeout, NotDelivered
+from barnabas.client.errors import BufferFull, DeliveryTimeout, DeliveryUnknown, NotDelivered
 from barnabas.client.producer import Producer
 from barnabas.core.errors import ErrorCode, KafkaError
-from tests.unit.client.scripted_cluster import REQUEST_TIMEOUT_S, TOPIC, ScriptedCluster, broken, run
+from tests.unit.client.scripted_cluster import REQUEST_TIMEOUT_S, TOPIC, AnswerLost, ScriptedCluster, broken, run
 
 
 def numbers(count: int) -> list[bytes]:
@@ -46,6 +46,60 @@ def test_order_holds_when_a_batch_in_the_middle_has_to_be_repeated(fault: Any, p
     assert produced(cluster, numbers(12)) == list(range(12))
     assert cluster.logs[0] == numbers(12)
     assert {sent.producer_epoch for sent in cluster.sent} == {0}
+
+
+def test_a_batch_whose_answer_is_lost_again_and_again_is_appended_once() -> None:
+    """A leader knows the last five batches again, so none may be appended that makes it forget an unsettled one."""
+    lost = AnswerLost()
+    cluster = ScriptedCluster(faults=deque([None, lost, None, None, None, None, lost, lost]))
+    assert produced(cluster, numbers(20)) == list(range(20))
+    assert cluster.logs[0] == numbers(20)
+
+
+def outcomes(cluster: ScriptedCluster, values: list[bytes]) -> list[int | KafkaError]:
+    """Of values that are each in a batch of its own: the offset, or what it failed with."""
+
+    async def work(client: Client) -> list[int | KafkaError]:
+        async with Producer(client, batch_size=1, linger_ms=0) as producer:
+            found: list[int | KafkaError] = []
+            for delivery in [producer.post(TOPIC, value, partition=0) for value in values]:
+                try:
+                    found.append((await delivery).offset)
+                except KafkaError as error:
+                    found.append(error)
+            return found
+
+    return run(cluster, work)
+
+
+def test_what_a_leader_may_have_without_knowing_it_again_is_not_sent_under_other_numbers() -> None:
+    cluster = ScriptedCluster(faults=deque([None, *[AnswerLost()] * 5]), remembered_batches=1)
+    found = outcomes(cluster, numbers(12))
+    assert [type(each) for each in found[1:5]] == [DeliveryUnknown] * 4
+    assert "1 record for orders-0 was not acknowledged: cannot append to orders-0: out of order" in str(found[1])
+    assert [found[0], *found[5:]] == [0, *range(5, 12)]
+    assert cluster.logs[0] == numbers(12)
+    assert {sent.producer_epoch for sent in cluster.sent} == {0}
+
+
+@pytest.mark.parametrize("fault", [broken(), ErrorCode.NOT_ENOUGH_REPLICAS])
+def test_what_surely_was_not_appended_goes_on_under_the_next_epoch(fault: Any) -> None:
+    behind_the_gap = [None] * 4
+    cluster = ScriptedCluster(faults=deque([None, ErrorCode.INVALID_RECORD, *behind_the_gap, fault]))
+    found = outcomes(cluster, numbers(12))
+    assert isinstance(found[1], KafkaError)
+    assert [found[0], *found[2:]] == list(range(11))
+    assert cluster.logs[0] == [b"0", *numbers(12)[2:]]
+
+
+@pytest.mark.parametrize("fault", [AnswerLost(), ErrorCode.REQUEST_TIMED_OUT])
+def test_behind_a_gap_only_what_may_have_been_appended_fails(fault: Any) -> None:
+    behind_the_gap = [None] * 4
+    cluster = ScriptedCluster(faults=deque([None, ErrorCode.INVALID_RECORD, *behind_the_gap, fault]))
+    found = outcomes(cluster, numbers(12))
+    assert isinstance(found[2], DeliveryUnknown)
+    assert [found[0], *found[3:]] == list(range(10))
+    assert cluster.logs[0] == [b"0", *numbers(12)[3:]]
 
 
 def test_a_batch_that_is_refused_for_good_fails_alone_and_the_next_epoch_closes_the_gap() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.client.client import Client
-from barnabas.client.errors import RecordTooLarge
+from barnabas.client.errors import CannotReach, DeliveryUnknown, RecordTooLarge, records
 from barnabas.client.produce.buffer_memory import BufferMemory
 from barnabas.client.produce.delivery import Appended, Failures
 from barnabas.client.produce.identity import Identity
@@ -22,6 +22,8 @@ _GAPS = (
     ErrorCode.INVALID_PRODUCER_EPOCH,
 )
 """What a leader says whose count of our sequence numbers is not ours."""
+_NEVER_APPENDED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.LEADER_NOT_AVAILABLE)
+"""What may pass, and is told before anything is appended. Leaders tell the rest after it, too."""
 
 
 class Fates:
@@ -70,18 +72,22 @@ class Fates:
             queue.repeat(batch, now if batch.attempts == 1 else now + self._client.backoff_seconds(batch.attempts))
         elif error.retriable:
             self.batches_repeated += 1
+            batch.may_be_appended |= _may_be_appended(error)
             self._client.metadata.forget([queue.partition.topic])
             queue.repeat(batch, now + self._client.backoff_seconds(batch.attempts - 1))
         else:
             queue.settle(batch)
-            self.give_up(batch, RecordTooLarge(_too_large(queue, batch)) if code in _TOO_LARGE else error)
+            self.give_up(batch, _final(queue, batch, error))
 
     def _may_be_in_order_later(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Whether numbers that the leader refuses are right once earlier batches are in, or under the next epoch."""
+        """Whether numbers that the leader refuses are right once earlier batches are in, or under the next epoch.
+
+        That epoch is only for a batch that is not in the log, and so has nothing behind it there either.
+        """
         if not self._identity.is_idempotent:
             return False
         if batch.leads:
-            queue.has_gap = self._identity.transactional_id is None
+            queue.has_gap = self._identity.transactional_id is None and not batch.may_be_appended
             return queue.has_gap
         return True
 
@@ -105,6 +111,22 @@ class Fates:
         self._memory.release(parked.reserved_bytes)
         self.failures.add(parked.pending)
         self._identity.lost(error)
+
+
+def _may_be_appended(error: KafkaError) -> bool:
+    """Whether an attempt that failed so may have been carried out all the same."""
+    if isinstance(error, CannotReach):
+        return error.may_be_carried_out
+    return error.code not in _NEVER_APPENDED
+
+
+def _final(queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> KafkaError:
+    """What the records of a batch fail with."""
+    if error.code in _TOO_LARGE:
+        return RecordTooLarge(_too_large(queue, batch))
+    if error.code in _GAPS and batch.may_be_appended:
+        return DeliveryUnknown(records(batch.record_count, f" for {queue.partition}"), error)
+    return error
 
 
 def _too_large(queue: PartitionQueue, batch: ProducerBatch) -> str:

@@ -1,13 +1,17 @@
 """The batches of one partition, and what keeps them in order.
 
-Several batches may be in flight. One that has to be repeated returns to its place in the queue, and from then on
-batches leave one at a time until all that were numbered are settled; so order holds through retries and changes of
-leader.
+Several batches may be in flight. One that has to be repeated returns to its place in the queue, and leaves again when
+nothing is in flight; so order holds through retries and changes of leader.
+
+A leader knows the last five batches again. So what counts against the limit is how far a batch is from the first that
+is unsettled, those between that are settled included: they may have overtaken it on another connection, and each makes
+the leader forget an older one.
 
 A batch gets its sequence number when it first leaves, and keeps it. The first one under an identity goes alone: a
 leader that knows nothing of the identity takes any number, also that of a batch which has overtaken the first. Where a
 batch was given up, its numbers are missing: the leader refuses what follows as out of order, and if that left when
-nothing before it was unsettled, the queue starts again at 0 under the next epoch.
+nothing before it was unsettled, the queue starts again at 0 under the next epoch. Only if it cannot be in the log,
+though: under another epoch the leader would not know it again.
 """
 
 from __future__ import annotations
@@ -93,8 +97,10 @@ class PartitionQueue:
         first = self.waiting[0]
         if first.attempts:
             return None if self.in_flight else self.retry_at
-        if len(self.in_flight) >= (max_in_flight if self.is_counted else 1):
-            return None
+        if self.in_flight:
+            distance = first.order[0] - self.in_flight[0].order[0]
+            if distance >= (max_in_flight if self.is_counted else 1):
+                return None
         return first.created + linger_seconds if first.is_open else 0.0
 
     def take(self, identity: ProducerIdentity, compression: Compression, transactional: bool) -> ProducerBatch:
@@ -175,6 +181,7 @@ class PartitionQueue:
             sequence = (batch.base_sequence + first) & _SEQUENCES if numbered else NO_SEQUENCE
             half.seal(compression, identity, sequence, header.is_transactional)
             half.order, half.attempts = (*batch.order, first), batch.attempts
+            half.may_be_appended = batch.may_be_appended
             half.reserved_bytes = batch.reserved_bytes * len(chosen) // len(records)
             self._insert(half)
             halves.append((first, half))

@@ -25,6 +25,7 @@ class ProducerBatch(Pending):
         "data",
         "is_open",
         "leads",
+        "may_be_appended",
         "order",
         "records",
         "reserved_bytes",
@@ -47,6 +48,8 @@ class ProducerBatch(Pending):
         self.base_sequence = NO_SEQUENCE
         self.leads = False
         """Whether nothing before it was unsettled when it left."""
+        self.may_be_appended = False
+        """Whether an attempt ended without the leader's word that it was not appended."""
 
     @classmethod
     def of_bytes(cls, partition: TopicPartition, data: bytearray, count: int, created: float) -> ProducerBatch:
