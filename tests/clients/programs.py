@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psutil
+
 ROOT_OF_EVIL = (
     "Task was destroyed",
     "never awaited",
@@ -56,11 +58,16 @@ def run(program: str, *arguments: str) -> str:
     return output
 
 
-def interrupt_after(line: str, program: str, *arguments: str, times: int = 1) -> str:
-    """Press Ctrl-C once a program has printed a line; what it printed after it. It ends as interrupted programs do."""
+def interrupt_after(line: str, program: str, *arguments: str, times: int = 1, at_rest: bool = False) -> str:
+    """Press Ctrl-C once a program has printed a line, and waits if `at_rest`; what it printed after it.
+
+    It ends as interrupted programs do.
+    """
     with started(program, *arguments) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"{line}\n", process.communicate(timeout=ENDS_WITHIN_S)[1]
+        if at_rest:
+            _await_rest(process)
         for _ in range(times):
             process.send_signal(signal.SIGINT)
             time.sleep(0.2)
@@ -68,3 +75,17 @@ def interrupt_after(line: str, program: str, *arguments: str, times: int = 1) ->
     assert process.returncode == -signal.SIGINT, errors
     assert errors.splitlines()[-1] == "KeyboardInterrupt", errors
     return output
+
+
+def _await_rest(process: subprocess.Popen[str]) -> None:
+    """Wait until the main thread waits. Without asyncio, whose runner takes Ctrl-C, it may otherwise come between any
+    two steps of Python, such as the making of a coroutine and its start.
+    """
+    main_thread = psutil.Process(process.pid)
+    deadline = time.monotonic() + ENDS_WITHIN_S
+    while time.monotonic() < deadline and process.poll() is None:
+        switches = main_thread.num_ctx_switches()
+        time.sleep(0.05)
+        if main_thread.status() == psutil.STATUS_SLEEPING and main_thread.num_ctx_switches() == switches:
+            return
+    raise AssertionError(f"the program did not come to rest: {process.communicate(timeout=ENDS_WITHIN_S)[1]}")

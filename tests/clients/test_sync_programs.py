@@ -99,7 +99,7 @@ def sizes(cluster: str, topic: str) -> int:
 @ON_BARNABAS
 @pytest.mark.parametrize("program", [ITERATING, POLLING, WAITING_FOR_A_RECORD], ids=["iterating", "polling", "posted"])
 def test_ctrl_c_ends_a_wait(cluster: str, topic: str, program: str) -> None:
-    assert interrupt_after("waiting", NO_LOOP_HERE + program, cluster, topic) == ""
+    assert interrupt_after("waiting", NO_LOOP_HERE + program, cluster, topic, at_rest=True) == ""
 
 
 @pytest.mark.parametrize("program", [LEFT_OPEN, DROPPED], ids=["kept", "dropped"])

@@ -117,11 +117,11 @@ class Client(Facade[E_co]):
 
     def _run(self, work: Coroutine[Any, Any, T], unclaimed: Callable[[T], None] | None = None) -> T:
         try:
-            entered = self._check()
-        except BaseException:
+            entered, ordered = self._check(), self._in_order(work)
+        except BaseException:  # Ctrl-C, for one
             work.close()
             raise
-        return entered.run(self._in_order(work), unclaimed)
+        return entered.run(ordered, unclaimed)
 
     def _in_order(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """The work, after what has to come before it."""
