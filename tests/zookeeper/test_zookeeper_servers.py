@@ -128,12 +128,17 @@ def test_everything_goes_on_after_the_server_was_killed_and_started_again(tmp_pa
         stack.enter_context(await asyncio.to_thread(ZooKeeperServer, tmp_path, port=port))
         await unsure
         assert await following == [b"%d" % index for index in range(11)]
-        assert await patiently(follower.claim) == Claim(1, 1), "the session was not over"
+        claim = await patiently(follower.claim)
+        if claim.holder is None:
+            # kazoo waits for an answer of the starting server as long as the session lasts: rarely, it is over then.
+            assert await patiently(partial(writer.campaign, epoch)) == epoch + 1
+        else:
+            assert claim == Claim(epoch, 1)
         await writer.close()
         await follower.close()
 
     with ExitStack() as stack:
-        asyncio.run(asyncio.wait_for(main(stack), 40))
+        asyncio.run(asyncio.wait_for(main(stack), 100))
 
 
 def test_an_ensemble_that_loses_its_leader_loses_no_record_and_no_claim(tmp_path: Path) -> None:
