@@ -23,7 +23,7 @@ _GAPS = (
 )
 """What a leader says whose count of our sequence numbers is not ours."""
 _NEVER_APPENDED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.LEADER_NOT_AVAILABLE)
-"""What may pass, and is told before anything is appended. Leaders tell the rest after it, too."""
+"""Retriable errors that leaders return before anything is appended; they may return the others after it, too."""
 
 
 class Fates:
