@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.metadata import TopicPartition
 from barnabas.spark.offsets import nested
+from barnabas.spark.options import parse_batch_options
 from barnabas.spark.pipeline.across import marked
-from barnabas.spark.pipeline.definition import DataLoss, Pipeline, Source
+from barnabas.spark.pipeline.definition import DataLoss, Pipeline, Source, Transform
 from barnabas.spark.pipeline.formats import Decoder, make_decoder
+from barnabas.spark.pipeline.paths import direct_chain, reading_of
 from barnabas.spark.pipeline.sinks import Offsets
 from barnabas.spark.pipeline.topics import Layout
-from barnabas.spark.pipeline.transforms import build_views
+from barnabas.spark.pipeline.transforms import build_views, load_arrow_function, ship
 from barnabas.spark.schema import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from barnabas.spark.direct.rows import DirectRows
 
 Views = Mapping[str, "DataFrame"]
 _WHOLE_RECORD = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
@@ -31,6 +35,7 @@ class Frames:
         self._spark = spark
         self._pipeline = pipeline
         self._functions_in = functions_in
+        self._direct_schemas: dict[str, StructType] = {}
         self.decoders = {source.name: make_decoder(source) for source in pipeline.sources}
 
     def rehearsal(self) -> Views:
@@ -70,6 +75,32 @@ class Frames:
             rows[name] = self._rows(decoder, records)
         return self._build(rows)
 
+    def direct(self, layout: Layout, view: str) -> DirectRows:
+        """A view that `paths` has found fit for the direct path, for tasks to load."""
+        from barnabas.spark.direct.rows import DirectRows
+
+        source, transforms = direct_chain(self._pipeline, view)
+        decoder = self.decoders[source.name]
+        functions = [load_arrow_function(str(each.arrow), self._functions_in) for each in transforms]
+        for function in functions:
+            ship(self._spark, function)
+
+        def decode(records: DataFrame) -> DataFrame:
+            return self._build({source.name: self._rows(decoder, records)}, only=[source, *transforms])[view]
+
+        if view not in self._direct_schemas:
+            self._direct_schemas[view] = self.rehearsal()[view].schema
+        return DirectRows(
+            options=parse_batch_options({**self._kafka(), **source.topic_options(), **_on_loss(source)}),
+            topic_ids={name: bytes.fromhex(topic_id) for name, topic_id in layout.topic_ids.items()},
+            columns=decoder.columns,
+            reading=reading_of(self._spark, decoder),
+            functions=functions,
+            schema=self._direct_schemas[view],
+            decode=decode,
+            max_records_per_task=self._pipeline.max_records_per_task,
+        )
+
     def bad_records(self, layout: Layout, start: Offsets, end: Offsets) -> dict[str, DataFrame]:
         """By source, the raw records between offsets that cannot be read, with all that belongs to them."""
         found = {}
@@ -81,8 +112,9 @@ class Frames:
     def _rows(self, decoder: Decoder, records: DataFrame) -> DataFrame:
         return decoder.decode(records, stop_at_bad=self._pipeline.dead_letters is None)
 
-    def _build(self, rows: Views) -> Views:
-        return build_views(self._spark, self._pipeline, rows, self._functions_in)
+    def _build(self, rows: Views, only: Sequence[Source | Transform] | None = None) -> Views:
+        views = self._pipeline.views if only is None else only
+        return build_views(self._spark, views, rows, self._functions_in)
 
     def _kafka(self) -> dict[str, str]:
         return self._pipeline.cluster.source_options()
