@@ -13,7 +13,15 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SOURCES = ("codec.py", "column_codec.py", "row_codec.py", "compaction_codec.py", "append_codec.py", "json_codec.py")
+SOURCES = (
+    "codec.py",
+    "column_codec.py",
+    "row_codec.py",
+    "compaction_codec.py",
+    "append_codec.py",
+    "json_scanner.py",
+    "json_codec.py",
+)
 COMPILED_MODULE = "barnabas.records._codec_c"
 BUILD_COMMAND = "python setup.py build_ext --inplace"
 

@@ -27,6 +27,7 @@ from array import array
 
 from barnabas.records import uncompiled as cython
 from barnabas.records.column_codec import BinarySink, IntegerSink, _grown
+from barnabas.records.json_scanner import DEEPEST, LONGEST_TEXT, NO_DAY, NO_TIME, JsonScanner
 from barnabas.records.uncompiled import (
     Bytes,
     Doubles,
@@ -64,15 +65,10 @@ KINDS = {
     "map": MAP,
 }
 
-DEEPEST = cython.declare(cython.longlong, 64)
-LONGEST_NAME = cython.declare(cython.longlong, 10_000)
-LONGEST_NUMBER = cython.declare(cython.longlong, 100)
-LONGEST_TEXT = cython.declare(cython.longlong, 10_000_000)
 MOST_MAP_ENTRIES = cython.declare(cython.longlong, 64)  # each name is compared with all before it
 
 EXACT_DOUBLE = cython.declare(cython.ulonglong, 1 << 53)
 EXACT_FLOAT = cython.declare(cython.ulonglong, 1 << 24)
-NO_DAY = cython.declare(cython.longlong, -1_000_000)
 MOST_SECONDS = cython.declare(cython.longlong, 9_000_000_000_000)  # whose microseconds fit 64 bits
 
 
@@ -244,23 +240,18 @@ class JsonColumn:
 @cython.final
 @cython.cclass
 class JsonDecoder:
-    """Takes values, one at a time, into the columns of a schema."""
+    """Takes values, one at a time, into the columns of a schema.
+
+    A method that reads returns 1 where the value is sure and 0 where it is not; 0 ends the value at once.
+    """
 
     root: JsonColumn
+    scan: JsonScanner
     powers: Doubles
-    p: cython.p_const_uchar
-    position: cython.Py_ssize_t
-    end: cython.Py_ssize_t
-    number_at: cython.Py_ssize_t
-    mantissa: cython.ulonglong
-    digits: cython.longlong
-    fraction: cython.longlong
-    is_negative: cython.bint
-    is_integer: cython.bint
-    has_exponent: cython.bint
 
     def __init__(self, root: JsonColumn) -> None:
         self.root = root
+        self.scan = JsonScanner(b"")
         self.powers = memoryview(array("d", [float(f"1e{power}") for power in range(23)]))
 
     def decode(self, data: Bytes, ends: Int64s, validity: Bytes, first_bit: int, rows: int) -> list[int]:
@@ -276,11 +267,7 @@ class JsonDecoder:
         offset: cython.Py_ssize_t = first_bit
         root: JsonColumn = self.root
         unsure: list[int] = []
-        if cython.compiled:
-            if len(data) > 0:
-                self.p = cython.address(data[0])
-        else:
-            self.p = bytes(data)
+        self.scan = JsonScanner(data)
         root.reserve(root.count + rows)
         for row in range(rows):
             kept = root.count
@@ -291,47 +278,29 @@ class JsonDecoder:
                     root.truncate(kept)
                     unsure.append(row)
                 continue
-            self.position, self.end = ends[row], ends[row + 1]
+            self.scan.position, self.scan.end = ends[row], ends[row + 1]
             if not self.whole_value():
                 root.truncate(kept)
                 unsure.append(row)
         return unsure
 
-    # Every method below returns 1 where the value is sure and 0 where it is not; 0 ends the value at once.
-
     @cython.cfunc
     @cython.exceptval(-1)
     def whole_value(self) -> cython.longlong:
-        if self.next() != 0x7B or not self.read_struct(self.root, 1):
+        if self.scan.next() != 0x7B or not self.read_struct(self.root, 1):
             return 0
-        self.next()
-        return self.position == self.end
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(check=False)
-    def next(self) -> cython.longlong:
-        """The next byte that is no blank, without passing it; 0 at the end."""
-        position: cython.Py_ssize_t = self.position
-        end: cython.Py_ssize_t = self.end
-        byte: cython.longlong
-        while position < end:
-            byte = self.p[position]
-            if byte > 0x20 or not (byte == 0x20 or byte == 0x0A or byte == 0x0D or byte == 0x09):
-                self.position = position
-                return byte
-            position += 1
-        self.position = position
-        return 0
+        self.scan.next()
+        return self.scan.position == self.scan.end
 
     @cython.cfunc
     @cython.exceptval(-1)
     def read(self, column: JsonColumn, byte: cython.longlong, depth: cython.longlong) -> cython.longlong:
         """A value that begins with `byte`, as the next row of the column."""
         kind: cython.longlong = column.kind
+        time: cython.longlong
         row: cython.Py_ssize_t
         if byte == 0x6E:  # null
-            if not self.literal(0x6E756C6C, 4):
+            if not self.scan.literal(0x6E756C6C, 4):
                 return 0
             column.append_null()
             return 1
@@ -344,16 +313,20 @@ class JsonDecoder:
         if kind == MAP:
             return self.read_map(column, depth) if byte == 0x7B and depth < DEEPEST else 0
         if kind == BOOLEAN:
-            if byte == 0x74 and self.literal(0x74727565, 4):
+            if byte == 0x74 and self.scan.literal(0x74727565, 4):
                 return column.append_integer(1)
-            if byte == 0x66 and self.literal(0x616C7365, 5):
+            if byte == 0x66 and self.scan.literal(0x616C7365, 5):
                 return column.append_integer(0)
             return 0
         if byte == 0x22:
             if kind == TIMESTAMP:
-                return self.read_timestamp(column)
-            return self.read_date(column) if kind == DATE else 0
-        if kind == DATE or not self.number():
+                time = self.scan.timestamp(column.zoned)
+                return column.append_integer(time) if time != NO_TIME else 0
+            if kind == DATE:
+                time = self.scan.date()
+                return column.append_integer(time) if time != NO_DAY else 0
+            return 0
+        if kind == DATE or not self.scan.number():
             return 0
         row = column.append_valid()
         if kind == DOUBLE:
@@ -361,27 +334,6 @@ class JsonDecoder:
         if kind == FLOAT:
             return self.put_float(column, row)
         return self.put_integer(column, row)
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(check=False)
-    def literal(self, tail: cython.longlong, length: cython.Py_ssize_t) -> cython.longlong:
-        """Whether a word of that length with these last four letters stands here; passes it."""
-        at: cython.Py_ssize_t = self.position + length - 4
-        p: cython.p_const_uchar = self.p
-        if at + 4 > self.end:
-            return 0
-        if (
-            p[at] != (tail >> 24) & 0xFF
-            or p[at + 1] != (tail >> 16) & 0xFF
-            or p[at + 2] != (tail >> 8) & 0xFF
-            or p[at + 3] != tail & 0xFF
-        ):
-            return 0
-        self.position = at + 4
-        return 1
-
-    # objects and lists
 
     @cython.cfunc
     @cython.exceptval(-1)
@@ -395,41 +347,41 @@ class JsonDecoder:
         length: cython.longlong
         child: JsonColumn
         children: list[JsonColumn] = column.children
-        self.position += 1
-        byte = self.next()
+        self.scan.position += 1
+        byte = self.scan.next()
         if byte == 0x7D:
-            self.position += 1
+            self.scan.position += 1
             return self.finish_struct(column, row)
         while True:
             if byte != 0x22:
                 return 0
-            at = self.position + 1
-            length = self.name()
-            if length < 0 or self.next() != 0x3A:
+            at = self.scan.position + 1
+            length = self.scan.name()
+            if length < 0 or self.scan.next() != 0x3A:
                 return 0
-            self.position += 1
-            byte = self.next()
+            self.scan.position += 1
+            byte = self.scan.next()
             left = count
             while left > 0:  # names mostly come in the order of the schema
                 if expected >= count:
                     expected = 0
                 child = children[expected]
                 expected += 1
-                if child.name_length == length and self.equal(child.name_at, at, length):
+                if child.name_length == length and self.scan.equal(child.name_at, at, length):
                     if child.count != row or not self.read(child, byte, depth + 1):
                         return 0
                     break
                 left -= 1
-            if left == 0 and not self.skip(byte, depth + 1):
+            if left == 0 and not self.scan.skip(byte, depth + 1):
                 return 0
-            byte = self.next()
+            byte = self.scan.next()
             if byte == 0x7D:
-                self.position += 1
+                self.scan.position += 1
                 return self.finish_struct(column, row)
             if byte != 0x2C:
                 return 0
-            self.position += 1
-            byte = self.next()
+            self.scan.position += 1
+            byte = self.scan.next()
 
     @cython.cfunc
     @cython.exceptval(-1)
@@ -446,33 +398,25 @@ class JsonDecoder:
         return 1
 
     @cython.cfunc
-    @cython.inline
-    @cython.exceptval(check=False)
-    def equal(self, name: cython.p_const_uchar, at: cython.Py_ssize_t, length: cython.Py_ssize_t) -> cython.bint:
-        if cython.compiled:
-            return memcmp(name, cython.address(self.p[at]), length) == 0
-        return name == self.p[at : at + length]
-
-    @cython.cfunc
     @cython.exceptval(-1)
     def read_list(self, column: JsonColumn, depth: cython.longlong) -> cython.longlong:
         row: cython.Py_ssize_t = column.append_valid()
         element: JsonColumn = column.children[0]
         byte: cython.longlong
-        self.position += 1
-        byte = self.next()
+        self.scan.position += 1
+        byte = self.scan.next()
         if byte != 0x5D:
             while True:
                 if not self.read(element, byte, depth + 1):
                     return 0
-                byte = self.next()
+                byte = self.scan.next()
                 if byte == 0x5D:
                     break
                 if byte != 0x2C:
                     return 0
-                self.position += 1
-                byte = self.next()
-        self.position += 1
+                self.scan.position += 1
+                byte = self.scan.next()
+        self.scan.position += 1
         column.integers.view[row + 1] = element.count
         return 1
 
@@ -489,15 +433,15 @@ class JsonDecoder:
         entry: cython.Py_ssize_t
         length: cython.longlong
         byte: cython.longlong
-        self.position += 1
-        byte = self.next()
+        self.scan.position += 1
+        byte = self.scan.next()
         if byte != 0x7D:
             while True:
                 if byte != 0x22:
                     return 0
-                at = self.position + 1
-                length = self.name()
-                if length < 0 or self.next() != 0x3A or pair.count - first >= MOST_MAP_ENTRIES:
+                at = self.scan.position + 1
+                length = self.scan.name()
+                if length < 0 or self.scan.next() != 0x3A or pair.count - first >= MOST_MAP_ENTRIES:
                     return 0
                 for before in range(first, pair.count):
                     if key.text.ends.view[before + 1] - key.text.ends.view[before] == length and self.is_same(
@@ -507,17 +451,17 @@ class JsonDecoder:
                 pair.append_valid()
                 entry = key.append_valid()
                 self.put_text(key.text, entry, at, length)
-                self.position += 1
-                if not self.read(value, self.next(), depth + 1):
+                self.scan.position += 1
+                if not self.read(value, self.scan.next(), depth + 1):
                     return 0
-                byte = self.next()
+                byte = self.scan.next()
                 if byte == 0x7D:
                     break
                 if byte != 0x2C:
                     return 0
-                self.position += 1
-                byte = self.next()
-        self.position += 1
+                self.scan.position += 1
+                byte = self.scan.next()
+        self.scan.position += 1
         column.integers.view[row + 1] = pair.count
         return 1
 
@@ -530,135 +474,21 @@ class JsonDecoder:
         if length == 0:
             return True
         if cython.compiled:
-            return memcmp(cython.address(text.data[start]), cython.address(self.p[at]), length) == 0
-        return bytes(text.data[start : start + length]) == self.p[at : at + length]
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def name(self) -> cython.longlong:
-        """Pass a name without escapes, whose quote stands here; its length, or -1."""
-        start: cython.Py_ssize_t = self.position + 1
-        position: cython.Py_ssize_t = start
-        byte: cython.longlong
-        width: cython.longlong
-        while position < self.end:
-            byte = self.p[position]
-            if byte == 0x22:
-                self.position = position + 1
-                return position - start if position - start <= LONGEST_NAME else -1
-            if byte == 0x5C or byte < 0x20:
-                return -1
-            if byte < 0x80:
-                position += 1
-            else:
-                width = self.character(position)
-                if width == 0:
-                    return -1
-                position += width
-        return -1
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def skip(self, byte: cython.longlong, depth: cython.longlong) -> cython.longlong:
-        """Pass a value that no column takes; it must be JSON all the same."""
-        if byte == 0x22:
-            return self.skip_text()
-        if byte == 0x6E:
-            return self.literal(0x6E756C6C, 4)
-        if byte == 0x74:
-            return self.literal(0x74727565, 4)
-        if byte == 0x66:
-            return self.literal(0x616C7365, 5)
-        if byte != 0x7B and byte != 0x5B:
-            return self.number()
-        if depth >= DEEPEST:
-            return 0
-        closing: cython.longlong = byte + 2
-        is_object: cython.bint = byte == 0x7B
-        self.position += 1
-        byte = self.next()
-        if byte == closing:
-            self.position += 1
-            return 1
-        while True:
-            if is_object:
-                if byte != 0x22 or self.name() < 0 or self.next() != 0x3A:
-                    return 0
-                self.position += 1
-                byte = self.next()
-            if not self.skip(byte, depth + 1):
-                return 0
-            byte = self.next()
-            if byte == closing:
-                self.position += 1
-                return 1
-            if byte != 0x2C:
-                return 0
-            self.position += 1
-            byte = self.next()
-
-    # text
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(check=False)
-    def character(self, at: cython.Py_ssize_t) -> cython.longlong:
-        """How many bytes the character of several bytes that begins here has; 0 if it is not valid UTF-8."""
-        p: cython.p_const_uchar = self.p
-        left: cython.Py_ssize_t = self.end - at
-        first: cython.longlong = p[at]
-        second: cython.longlong
-        if first < 0xC2 or left < 2:
-            return 0
-        second = p[at + 1]
-        if first < 0xE0:
-            return 2 if second & 0xC0 == 0x80 else 0
-        if left < 3 or p[at + 2] & 0xC0 != 0x80:
-            return 0
-        if first < 0xF0:
-            if second & 0xC0 != 0x80 or (first == 0xE0 and second < 0xA0) or (first == 0xED and second > 0x9F):
-                return 0
-            return 3
-        if first > 0xF4 or left < 4 or second & 0xC0 != 0x80 or p[at + 3] & 0xC0 != 0x80:
-            return 0
-        if (first == 0xF0 and second < 0x90) or (first == 0xF4 and second > 0x8F):
-            return 0
-        return 4
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(check=False)
-    def plain_text(self, position: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Where text from here on has its first quote, escape or wrong byte; `end` if it has none."""
-        p: cython.p_const_uchar = self.p
-        end: cython.Py_ssize_t = self.end
-        byte: cython.longlong
-        width: cython.longlong
-        while position < end:
-            byte = p[position]
-            if byte == 0x22 or byte == 0x5C or byte < 0x20:
-                return position
-            if byte < 0x80:
-                position += 1
-            else:
-                width = self.character(position)
-                if width == 0:
-                    return position
-                position += width
-        return end
+            return memcmp(cython.address(text.data[start]), cython.address(self.scan.p[at]), length) == 0
+        return bytes(text.data[start : start + length]) == self.scan.p[at : at + length]
 
     @cython.cfunc
     @cython.exceptval(-1)
     def read_text(self, column: JsonColumn) -> cython.longlong:
-        start: cython.Py_ssize_t = self.position + 1
-        position: cython.Py_ssize_t = self.plain_text(start)
+        start: cython.Py_ssize_t = self.scan.position + 1
+        position: cython.Py_ssize_t = self.scan.plain_text(start)
         row: cython.Py_ssize_t
-        if position >= self.end or position - start > LONGEST_TEXT:
+        if position >= self.scan.end or position - start > LONGEST_TEXT:
             return 0
         row = column.append_valid()
-        if self.p[position] == 0x22:
+        if self.scan.p[position] == 0x22:
             self.put_text(column.text, row, start, position - start)
-            self.position = position + 1
+            self.scan.position = position + 1
             return 1
         return self.read_escaped(column, row, start, position)
 
@@ -673,9 +503,9 @@ class JsonDecoder:
             text.reserve_bytes(size + length)
         if length > 0:
             if cython.compiled:
-                memcpy(cython.address(text.data[size]), cython.address(self.p[start]), length)
+                memcpy(cython.address(text.data[size]), cython.address(self.scan.p[start]), length)
             else:
-                text.data[size : size + length] = self.p[start : start + length]
+                text.data[size : size + length] = self.scan.p[start : start + length]
         text.size = size + length
         text.ends.view[row + 1] = size + length
         return size
@@ -697,27 +527,31 @@ class JsonDecoder:
                 text.size = size
                 text.reserve_bytes(size + length + 4)
             if cython.compiled:
-                memcpy(cython.address(text.data[size]), cython.address(self.p[start]), length)
+                memcpy(cython.address(text.data[size]), cython.address(self.scan.p[start]), length)
             else:
-                text.data[size : size + length] = self.p[start:position]
+                text.data[size : size + length] = self.scan.p[start:position]
             size += length
-            if position >= self.end or size - text.size > LONGEST_TEXT:
+            if position >= self.scan.end or size - text.size > LONGEST_TEXT:
                 return 0
-            if self.p[position] == 0x22:
+            if self.scan.p[position] == 0x22:
                 break
-            if self.p[position] != 0x5C or position + 1 >= self.end:
+            if self.scan.p[position] != 0x5C or position + 1 >= self.scan.end:
                 return 0
-            letter = self.unescaped(self.p[position + 1])
+            letter = self.scan.unescaped(self.scan.p[position + 1])
             position += 2
             if letter < 0:
-                letter = self.hexadecimal(position)
+                letter = self.scan.hexadecimal(position)
                 position += 4
                 if letter < 0 or 0xDC00 <= letter <= 0xDFFF:
                     return 0
                 if letter >= 0xD800:
-                    if position + 2 > self.end or self.p[position] != 0x5C or self.p[position + 1] != 0x75:
+                    if (
+                        position + 2 > self.scan.end
+                        or self.scan.p[position] != 0x5C
+                        or self.scan.p[position + 1] != 0x75
+                    ):
                         return 0
-                    low = self.hexadecimal(position + 2)
+                    low = self.scan.hexadecimal(position + 2)
                     position += 6
                     if low < 0xDC00 or low > 0xDFFF:
                         return 0
@@ -741,151 +575,29 @@ class JsonDecoder:
                 text.data[size + 3] = 0x80 | letter & 0x3F
                 size += 4
             start = position
-            position = self.plain_text(position)
+            position = self.scan.plain_text(position)
         text.size = size
         text.ends.view[row + 1] = size
-        self.position = position + 1
-        return 1
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def skip_text(self) -> cython.longlong:
-        start: cython.Py_ssize_t = self.position + 1
-        position: cython.Py_ssize_t = self.plain_text(start)
-        while position < self.end and position - start <= LONGEST_TEXT:
-            if self.p[position] == 0x22:
-                self.position = position + 1
-                return 1
-            if self.p[position] != 0x5C or position + 1 >= self.end:
-                return 0
-            position += 2
-            if self.unescaped(self.p[position - 1]) < 0:
-                if self.hexadecimal(position) < 0:
-                    return 0
-                position += 4
-            position = self.plain_text(position)
-        return 0
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(check=False)
-    def unescaped(self, letter: cython.longlong) -> cython.longlong:
-        """What the letter behind a backslash stands for; -1 for u, and -1 for what is none, which has no digits."""
-        if letter == 0x22 or letter == 0x5C or letter == 0x2F:
-            return letter
-        if letter == 0x6E:
-            return 0x0A
-        if letter == 0x74:
-            return 0x09
-        if letter == 0x72:
-            return 0x0D
-        if letter == 0x62:
-            return 0x08
-        if letter == 0x66:
-            return 0x0C
-        return -1
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def hexadecimal(self, at: cython.Py_ssize_t) -> cython.longlong:
-        """Four hexadecimal digits that stand behind a u."""
-        index: cython.Py_ssize_t
-        byte: cython.longlong
-        value: cython.longlong = 0
-        if at + 4 > self.end or self.p[at - 1] != 0x75:
-            return -1
-        for index in range(at, at + 4):
-            byte = self.p[index]
-            if 0x30 <= byte <= 0x39:
-                value = value * 16 + byte - 0x30
-            elif 0x41 <= byte <= 0x46 or 0x61 <= byte <= 0x66:
-                value = value * 16 + (byte & 0xDF) - 0x37
-            else:
-                return -1
-        return value
-
-    # numbers
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def number(self) -> cython.longlong:
-        """Pass a number, and note its sign and its first 18 digits; its value is the mantissa / 10 ** fraction."""
-        p: cython.p_const_uchar = self.p
-        start: cython.Py_ssize_t = self.position
-        position: cython.Py_ssize_t = start
-        end: cython.Py_ssize_t = self.end
-        begin: cython.Py_ssize_t
-        mantissa: cython.ulonglong = 0
-        exponent: cython.longlong = 0
-        sign: cython.longlong = 1
-        if end > start + LONGEST_NUMBER:
-            end = start + LONGEST_NUMBER
-        self.is_negative = position < end and p[position] == 0x2D
-        position += self.is_negative
-        if position >= end or p[position] < 0x30 or p[position] > 0x39:
-            return 0
-        begin = position
-        while position < end and 0x30 <= p[position] <= 0x39:
-            if position - begin < 18:
-                mantissa = mantissa * 10 + (p[position] - 0x30)
-            position += 1
-        self.digits = position - begin
-        if p[begin] == 0x30 and self.digits > 1:
-            return 0
-        self.is_integer, self.has_exponent = True, False
-        self.fraction = 0
-        if position < end and p[position] == 0x2E:
-            position += 1
-            begin = position
-            while position < end and 0x30 <= p[position] <= 0x39:
-                if self.digits + position - begin < 18:
-                    mantissa = mantissa * 10 + (p[position] - 0x30)
-                position += 1
-            self.fraction = position - begin
-            self.digits += self.fraction
-            self.is_integer = False
-            if self.fraction == 0:
-                return 0
-        if position < end and (p[position] == 0x65 or p[position] == 0x45):
-            position += 1
-            if position < end and (p[position] == 0x2D or p[position] == 0x2B):
-                if p[position] == 0x2D:
-                    sign = -1
-                position += 1
-            begin = position
-            while position < end and 0x30 <= p[position] <= 0x39:
-                if exponent < 10_000:
-                    exponent = exponent * 10 + (p[position] - 0x30)
-                position += 1
-            if position == begin:
-                return 0
-            self.is_integer = False
-            self.has_exponent = True
-            self.fraction -= sign * exponent
-        if position >= end and end != self.end:
-            return 0  # too long
-        self.number_at = start
-        self.mantissa = mantissa
-        self.position = position
+        self.scan.position = position + 1
         return 1
 
     @cython.cfunc
     @cython.exceptval(-1)
     def put_double(self, column: JsonColumn, row: cython.Py_ssize_t) -> cython.longlong:
         value: cython.double
-        if self.is_integer and (self.digits > 18 or (self.is_negative and self.mantissa == 0)):
+        if self.scan.is_integer and (self.scan.digits > 18 or (self.scan.is_negative and self.scan.mantissa == 0)):
             return 0
-        if self.digits <= 18 and self.mantissa <= EXACT_DOUBLE and -22 <= self.fraction <= 22:
+        if self.scan.digits <= 18 and self.scan.mantissa <= EXACT_DOUBLE and -22 <= self.scan.fraction <= 22:
             # Both numbers are exact, so that one operation rounds once, as the slow way does.
-            value = self.mantissa
-            if self.fraction > 0:
-                value = value / self.powers[self.fraction]
-            elif self.fraction < 0:
-                value = value * self.powers[-self.fraction]
-            if self.is_negative:
+            value = self.scan.mantissa
+            if self.scan.fraction > 0:
+                value = value / self.powers[self.scan.fraction]
+            elif self.scan.fraction < 0:
+                value = value * self.powers[-self.scan.fraction]
+            if self.scan.is_negative:
                 value = -value
         else:
-            value = float(bytes(self.p[self.number_at : self.position]))
+            value = float(bytes(self.scan.p[self.scan.number_at : self.scan.position]))
             if value - value != 0:
                 return 0
         column.doubles.view[row] = value
@@ -894,7 +606,12 @@ class JsonDecoder:
     @cython.cfunc
     @cython.exceptval(-1)
     def put_float(self, column: JsonColumn, row: cython.Py_ssize_t) -> cython.longlong:
-        if self.digits > 18 or self.mantissa > EXACT_FLOAT or self.fraction < -10 or self.fraction > 10:
+        if (
+            self.scan.digits > 18
+            or self.scan.mantissa > EXACT_FLOAT
+            or self.scan.fraction < -10
+            or self.scan.fraction > 10
+        ):
             return 0
         return self.put_double(column, row)
 
@@ -902,18 +619,18 @@ class JsonDecoder:
     @cython.exceptval(-1)
     def put_integer(self, column: JsonColumn, row: cython.Py_ssize_t) -> cython.longlong:
         """Of a column of integers, decimals or timestamps."""
-        value: cython.longlong = self.mantissa
+        value: cython.longlong = self.scan.mantissa
         missing: cython.longlong
         if column.kind == DECIMAL:
-            missing = column.scale - self.fraction
-            if self.has_exponent or missing < 0 or self.digits + missing > 18:
+            missing = column.scale - self.scan.fraction
+            if self.scan.has_exponent or missing < 0 or self.scan.digits + missing > 18:
                 return 0
             while missing > 0:
                 value *= 10
                 missing -= 1
-        elif not self.is_integer or self.digits > 18:
+        elif not self.scan.is_integer or self.scan.digits > 18:
             return self.put_widest(column, row)
-        if self.is_negative:
+        if self.scan.is_negative:
             value = -value
         if column.kind == TIMESTAMP:
             if column.zoned < 0 or value > MOST_SECONDS or value < -MOST_SECONDS:
@@ -929,117 +646,16 @@ class JsonDecoder:
     def put_widest(self, column: JsonColumn, row: cython.Py_ssize_t) -> cython.longlong:
         """An integer of 19 digits, of which the last is not in the mantissa yet."""
         last: cython.longlong
-        value: cython.longlong = self.mantissa
-        if not self.is_integer or self.digits != 19 or column.kind != INTEGER:
+        value: cython.longlong = self.scan.mantissa
+        if not self.scan.is_integer or self.scan.digits != 19 or column.kind != INTEGER:
             return 0
-        last = self.p[self.position - 1] - 0x30
+        last = self.scan.p[self.scan.position - 1] - 0x30
         if value > 922_337_203_685_477_580 or (value == 922_337_203_685_477_580 and last > 7):
             return 0
         value = value * 10 + last
-        if self.is_negative:
+        if self.scan.is_negative:
             value = -value
         if value < column.low or value > column.high:
             return 0
         column.integers.view[row] = value
         return 1
-
-    # times
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(check=False)
-    def two_digits(self, at: cython.Py_ssize_t) -> cython.longlong:
-        high: cython.longlong = self.p[at]
-        low: cython.longlong = self.p[at + 1]
-        if high < 0x30 or high > 0x39 or low < 0x30 or low > 0x39:
-            return -10_000
-        return (high - 0x30) * 10 + low - 0x30
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def days(self, at: cython.Py_ssize_t) -> cython.longlong:
-        """Since 1970, of a date in ten bytes; the least number for what is none."""
-        year: cython.longlong = self.two_digits(at) * 100 + self.two_digits(at + 2)
-        month: cython.longlong = self.two_digits(at + 5)
-        day: cython.longlong = self.two_digits(at + 8)
-        last: cython.longlong = 31
-        if year < 1 or self.p[at + 4] != 0x2D or self.p[at + 7] != 0x2D or month < 1 or month > 12:
-            return NO_DAY
-        if month == 4 or month == 6 or month == 9 or month == 11:
-            last = 30
-        elif month == 2:
-            last = 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
-        if day < 1 or day > last:
-            return NO_DAY
-        if month <= 2:  # a year from March on, so that its leap day is its last
-            year -= 1
-            month += 12
-        return 365 * year + year // 4 - year // 100 + year // 400 + (153 * (month - 3) + 2) // 5 + day - 719_469
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def read_date(self, column: JsonColumn) -> cython.longlong:
-        at: cython.Py_ssize_t = self.position + 1
-        day: cython.longlong
-        if at + 11 > self.end or self.p[at + 10] != 0x22:
-            return 0
-        day = self.days(at)
-        if day == NO_DAY:
-            return 0
-        self.position = at + 11
-        return column.append_integer(day)
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def read_timestamp(self, column: JsonColumn) -> cython.longlong:
-        p: cython.p_const_uchar = self.p
-        at: cython.Py_ssize_t = self.position + 1
-        end: cython.Py_ssize_t = self.end
-        unit: cython.longlong = 100_000
-        micros: cython.longlong = 0
-        offset: cython.longlong
-        minutes: cython.longlong
-        day: cython.longlong
-        hour: cython.longlong
-        minute: cython.longlong
-        second: cython.longlong
-        if at + 20 > end or (p[at + 10] != 0x54 and p[at + 10] != 0x20) or p[at + 13] != 0x3A or p[at + 16] != 0x3A:
-            return 0
-        day = self.days(at)
-        hour, minute, second = self.two_digits(at + 11), self.two_digits(at + 14), self.two_digits(at + 17)
-        if day == NO_DAY or hour < 0 or hour > 23 or minute < 0 or minute > 59 or second < 0 or second > 59:
-            return 0
-        at += 19
-        if p[at] == 0x2E:
-            at += 1
-            while at < end and 0x30 <= p[at] <= 0x39:
-                if unit == 0:
-                    return 0
-                micros += (p[at] - 0x30) * unit
-                unit //= 10
-                at += 1
-            if unit == 100_000:
-                return 0
-        offset = 0
-        if at < end and p[at] == 0x22:
-            if column.zoned == 0:
-                return 0
-        elif column.zoned < 0:
-            return 0
-        elif at < end and p[at] == 0x5A:
-            at += 1
-        elif at + 6 < end and (p[at] == 0x2B or p[at] == 0x2D) and p[at + 3] == 0x3A:
-            offset, minutes = self.two_digits(at + 1), self.two_digits(at + 4)
-            if offset < 0 or offset > 17 or minutes < 0 or minutes > 59:
-                return 0
-            offset = offset * 60 + minutes
-            if p[at] == 0x2D:
-                offset = -offset
-            at += 6
-        else:
-            return 0
-        if at >= end or p[at] != 0x22:
-            return 0
-        self.position = at + 1
-        second += ((day * 24 + hour) * 60 + minute - offset) * 60
-        return column.append_integer(second * 1_000_000 + micros)
