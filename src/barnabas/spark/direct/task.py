@@ -1,18 +1,17 @@
 """What a task of the direct path does: it loads ranges of offsets into staged Parquet files.
 
-It returns one small row for each file. Paths carry the id of the task's attempt, and the driver commits only paths that
-were returned, so that what another attempt leaves behind is never read.
+It returns one small row for each file, and the raw records that it cannot decode with certainty. Paths carry the id of
+the task's attempt, and the driver commits only paths that were returned, so that what another attempt leaves behind is
+never read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
 
 import pyarrow
-import pyarrow.parquet
-from pyarrow.fs import FileSystem, LocalFileSystem
+from pyarrow.fs import LocalFileSystem
 
 from barnabas.spark.direct.decoding import Reading, RowDecoder
 from barnabas.spark.direct.fitting import fit
@@ -21,11 +20,25 @@ from barnabas.spark.fetching import read_range
 from barnabas.spark.lake.hours import NO_VALUE
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.ranges import OffsetRange
+from barnabas.spark.schema import arrow_schema
 
-RESULT = "path string, kind string, range_index int, hour long, number int, rows long, size long, latest_ms long"
-ROWS, UNSURE = "rows", "unsure"
-"""Kinds of files: rows of the table, and raw records that Spark has to decode."""
+FILE, UNSURE, DONE = "file", "unsure", "done"
+"""Kinds of results: a file with rows of the table, a raw record that Spark has to decode, and the end of a task."""
 ArrowFunction = Callable[[pyarrow.RecordBatch], pyarrow.RecordBatch]
+_FILE_FIELDS = (
+    ("path", pyarrow.string()),
+    ("range_index", pyarrow.int32()),
+    ("hour", pyarrow.int64()),
+    ("number", pyarrow.int32()),
+    ("rows", pyarrow.int64()),
+    ("size", pyarrow.int64()),
+    ("latest_ms", pyarrow.int64()),
+)
+
+
+def result_schema(columns: Sequence[str]) -> pyarrow.Schema:
+    """Of what tasks return: the kind, what is known of a file, and the raw record; each row has one of the two."""
+    return pyarrow.schema([("kind", pyarrow.string()), *_FILE_FIELDS, *arrow_schema(columns)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +48,18 @@ class Piece:
     offsets: OffsetRange
     range_index: int
     """Which range of the batch it belongs to: a number that files carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the rows go."""
+
+    directory: str
+    """An absolute path of the file system, which no other load uses."""
+    schema: pyarrow.Schema
+    time_column: str
+    codec: str
+    max_records_per_file: int
 
 
 @dataclass(frozen=True)
@@ -47,77 +72,59 @@ class Load:
     """Of the raw records."""
     reading: Reading
     functions: Sequence[ArrowFunction]
-    schema: pyarrow.Schema
-    """Of the files."""
-    time_column: str
-    codec: str
-    max_records_per_file: int
-    directory: str
-    """Where files are staged, as an absolute path of the file system."""
     pieces: Sequence[Piece]
+    target: Target | None
+    """None: only the records are wanted of which the tasks are unsure."""
 
-    def run(self, index: int, attempt: int) -> Iterator[dict[str, Any]]:
-        """Load one piece; a row for each file, with the fields of RESULT."""
+    def run(self, index: int, attempt: int) -> Iterator[pyarrow.RecordBatch]:
+        """Load one piece; what it returns has the fields of `result_schema`."""
         piece = self.pieces[index]
-        fs = LocalFileSystem()
-        attempt_name = f"{attempt:08x}"
-
-        def place(hour: int | None, number: int, suffix: str) -> str:
-            hour_name = NO_VALUE if hour is None else hour
-            directory = f"{self.directory}/lake_range={piece.range_index}/lake_hour={hour_name}"
-            return f"{directory}/part-{index:05}-{attempt_name}-c{number:03}{suffix}"
-
-        files = HourFiles(fs, place, self.schema, self.time_column, self.codec, self.max_records_per_file)
-        unsure = _UnsureFile(fs, f"{self.directory}/unsure/part-{index:05}-{attempt_name}.parquet")
         decoder = RowDecoder(self.reading)
+        files = self._files(piece, f"part-{index:05}-{attempt:08x}")
+        unsure = 0
         try:
             topic_id = self.topic_ids.get(piece.offsets.topic)
             for records in read_range(self.options, self.columns, piece.offsets, topic_id):
                 decoded = decoder.decode(records)
                 if decoded.unsure is not None:
-                    unsure.add(decoded.unsure)
-                rows = decoded.rows
-                for function in self.functions:
-                    rows = function(rows)
-                if len(rows):
-                    files.add(fit(rows, self.schema))
-            written = files.finish()
-        except BaseException:
-            files.abandon()
-            raise
+                    unsure += len(decoded.unsure)
+                    yield self._result(UNSURE, decoded.unsure)
+                if files is not None:
+                    self._write(decoded.rows, files)
+            written = [] if files is None else files.finish()
         finally:
-            unsure.close()
-        for file in written:
-            yield {
-                "path": file.path, "kind": ROWS, "range_index": piece.range_index, "hour": file.hour,
-                "number": file.number, "rows": file.rows, "size": file.size, "latest_ms": file.latest_ms,
-            }  # fmt: skip
-        if unsure.rows:
-            yield {
-                "path": unsure.path, "kind": UNSURE, "range_index": piece.range_index, "hour": None,
-                "number": 0, "rows": unsure.rows, "size": 0, "latest_ms": None,
-            }  # fmt: skip
+            if files is not None:
+                files.abandon()
+        done = [{"rows": unsure, "range_index": piece.range_index}]
+        found = [{"range_index": piece.range_index, **asdict(file)} for file in written]
+        for kind, rows in ((FILE, found), (DONE, done)):
+            if rows:
+                yield self._result(kind, pyarrow.RecordBatch.from_pylist(rows, schema=pyarrow.schema(_FILE_FIELDS)))
 
+    def _files(self, piece: Piece, name: str) -> HourFiles | None:
+        target = self.target
+        if target is None:
+            return None
 
-class _UnsureFile:
-    """Raw records that the task cannot decode; there is no file if there are none."""
+        def place(hour: int | None, number: int, suffix: str) -> str:
+            hour_name = NO_VALUE if hour is None else hour
+            directory = f"{target.directory}/lake_range={piece.range_index}/lake_hour={hour_name}"
+            return f"{directory}/{name}-c{number:03}{suffix}"
 
-    def __init__(self, fs: FileSystem, path: str) -> None:
-        self.path = path
-        self.rows = 0
-        self._fs = fs
-        self._writer: pyarrow.parquet.ParquetWriter | None = None
+        return HourFiles(
+            LocalFileSystem(), place, target.schema, target.time_column, target.codec, target.max_records_per_file
+        )
 
-    def add(self, records: pyarrow.RecordBatch) -> None:
-        if self._writer is None:
-            self._fs.create_dir(self.path.rpartition("/")[0], recursive=True)
-            self._writer = pyarrow.parquet.ParquetWriter(self.path, records.schema, filesystem=self._fs)
-        self._writer.write_batch(records)
-        self.rows += len(records)
+    def _write(self, rows: pyarrow.RecordBatch, files: HourFiles) -> None:
+        assert self.target is not None
+        for function in self.functions:
+            rows = function(rows)
+        if len(rows):
+            files.add(fit(rows, self.target.schema))
 
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+    def _result(self, kind: str, rows: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+        """The same rows with all fields of a result."""
+        return fit(rows.append_column("kind", pyarrow.repeat(kind, len(rows))), result_schema(self.columns))
 
 
 def in_tasks(load: Load) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
@@ -131,15 +138,6 @@ def in_tasks(load: Load) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[p
         assert context is not None
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                rows = list(load.run(number, context.taskAttemptId()))
-                if rows:
-                    yield pyarrow.RecordBatch.from_pylist(rows, schema=_RESULT)
+                yield from load.run(number, context.taskAttemptId())
 
     return run
-
-
-_RESULT = pyarrow.schema([
-    ("path", pyarrow.string()), ("kind", pyarrow.string()), ("range_index", pyarrow.int32()),
-    ("hour", pyarrow.int64()), ("number", pyarrow.int32()), ("rows", pyarrow.int64()), ("size", pyarrow.int64()),
-    ("latest_ms", pyarrow.int64()),
-])  # fmt: skip

@@ -11,7 +11,7 @@ from barnabas.spark.lake.errors import LakeError
 from barnabas.spark.lake.filesystem import HadoopFileSystem
 from barnabas.spark.lake.names import PartName
 from barnabas.spark.lake.staging import Staging, stage
-from barnabas.spark.ranges import OffsetRange, split_ranges
+from barnabas.spark.ranges import OffsetRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,35 +34,24 @@ def stage_direct(
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from barnabas.spark.direct.hour_files import codec_of
-    from barnabas.spark.direct.task import RESULT, UNSURE, Load, Piece, in_tasks
+    from barnabas.spark.direct.job import loaded
+    from barnabas.spark.direct.task import Target
 
-    cores = spark.sparkContext.defaultParallelism
-    tasks = split_ranges(wanted, min_partitions=cores, max_records=rows.max_records_per_task)
-    if not tasks:
-        return []
-    load = Load(
-        options=rows.options,
-        topic_ids=rows.topic_ids,
-        columns=rows.columns,
-        reading=rows.reading,
-        functions=rows.functions,
+    target = Target(
+        directory=local_path(fs.full(directory)),
         schema=to_arrow_schema(schema, timezone="UTC"),
         time_column=how.time_column,
         codec=codec_of(how.options),
         max_records_per_file=how.max_records_per_file,
-        directory=local_path(fs.full(directory)),
-        pieces=[Piece(one, _index(one, ranges)) for one in tasks],
     )
-    done = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(in_tasks(load), RESULT).collect()
-    root = local_path(fs.root)
-    staged = [_checked(row.asDict(), root) for row in done if row.kind != UNSURE]
-    unsure = [row.path for row in done if row.kind == UNSURE]
-    if unsure:
-        frame = rows.decode(spark.read.parquet(*unsure)).to(schema)
+    with loaded(spark, rows, wanted, ranges, target) as found:
+        staged = [_checked(row.asDict(), local_path(fs.root)) for row in found.files]
+        if not found.unsure:
+            return staged
+        frame = rows.decode(found.records).to(schema)
         decoded = stage(spark, fs, frame, f"{directory}/decoded-by-spark", ranges, how)
         # Of one range, Spark does not number the files; here they need numbers beside those of the tasks.
-        staged += [replace(file, range_index=0) for file in decoded] if len(ranges) == 1 else decoded
-    return staged
+        return [*staged, *(replace(file, range_index=0) if len(ranges) == 1 else file for file in decoded)]
 
 
 def local_path(full: str) -> str:
@@ -70,14 +59,6 @@ def local_path(full: str) -> str:
     scheme, colon, path = full.partition(":")
     assert (scheme, colon) == ("file", ":"), full
     return "/" + path.lstrip("/")
-
-
-def _index(piece: OffsetRange, ranges: Sequence[OffsetRange]) -> int:
-    return next(
-        index
-        for index, one in enumerate(ranges)
-        if (one.topic, one.partition) == (piece.topic, piece.partition) and one.start <= piece.start < one.end
-    )
 
 
 def _checked(row: dict[str, Any], root: str) -> StagedFile:

@@ -1,0 +1,73 @@
+"""Runs a load of the direct path from the driver: one job without a shuffle, each task reading one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.spark.direct.rows import DirectRows
+from barnabas.spark.direct.task import DONE, FILE, UNSURE, Load, Piece, Target, in_tasks, result_schema
+from barnabas.spark.ranges import OffsetRange, split_ranges
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+
+@dataclass(frozen=True)
+class Loaded:
+    files: Sequence[Row]
+    unsure: int
+    records: DataFrame
+    """The raw records of which the tasks were unsure."""
+
+
+@contextmanager
+def loaded(
+    spark: SparkSession,
+    rows: DirectRows,
+    wanted: Sequence[OffsetRange],
+    ranges: Sequence[OffsetRange],
+    target: Target | None,
+) -> Iterator[Loaded]:
+    """Load the offsets `wanted`, each of which lies in one of the ranges.
+
+    What tasks return is kept by Spark until the end of the context, so that records which Spark has to decode are not
+    fetched again.
+    """
+    from pyspark import StorageLevel
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    cores = spark.sparkContext.defaultParallelism
+    pieces = split_ranges(wanted, min_partitions=cores, max_records=rows.max_records_per_task)
+    load = Load(
+        options=rows.options,
+        topic_ids=rows.topic_ids,
+        columns=rows.columns,
+        reading=rows.reading,
+        functions=rows.functions,
+        pieces=[Piece(one, _index(one, ranges)) for one in pieces],
+        target=target,
+    )
+    schema = from_arrow_schema(result_schema(rows.columns))
+    tasks = spark.range(0, len(pieces), 1, max(1, len(pieces)))
+    frame = tasks.mapInArrow(in_tasks(load), schema).persist(StorageLevel.DISK_ONLY)
+    try:
+        found = frame.where(f.col("kind") != UNSURE).drop(*rows.columns).collect()
+        yield Loaded(
+            files=[row for row in found if row.kind == FILE],
+            unsure=sum(row.rows for row in found if row.kind == DONE),
+            records=frame.where(f.col("kind") == UNSURE).select(*rows.columns),
+        )
+    finally:
+        frame.unpersist()
+
+
+def _index(piece: OffsetRange, ranges: Sequence[OffsetRange]) -> int:
+    return next(
+        index
+        for index, one in enumerate(ranges)
+        if (one.topic, one.partition) == (piece.topic, piece.partition) and one.start <= piece.start < one.end
+    )
