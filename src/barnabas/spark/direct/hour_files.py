@@ -17,12 +17,16 @@ import pyarrow.parquet
 from pyarrow.fs import FileSystem
 
 from barnabas.spark.lake.hours import FIRST_HOUR, LAST_HOUR
+from barnabas.spark.pipeline.sinks import OFFSET
 
 SPLIT_BYTES = 16 << 20
 """Rows are divided into hours in pieces of this size, for each piece costs something by itself."""
 ROW_GROUP_BYTES = 64 << 20
 MOST_BYTES = 192 << 20
 MOST_OPEN_FILES = 32
+_SAMPLE_ROWS = 4096
+_SAMPLE_REPEATS = 0.5
+"""A column of which fewer than half of the values differ repeats often."""
 _HOUR_US = 3_600_000_000
 _CODECS = {"none": None, "uncompressed": None, "snappy": "snappy", "gzip": "gzip", "zstd": "zstd", "brotli": "brotli"}
 _SUFFIXES = {None: ".parquet", "snappy": ".snappy.parquet", "gzip": ".gz.parquet", "zstd": ".zstd.parquet"}
@@ -129,23 +133,23 @@ class HourFiles:
         self._held_bytes -= held.size
         table = pyarrow.concat_tables(held.tables)
         while self._max_rows and len(table):
-            room = self._max_rows - self._file(hour)[1].rows
+            room = self._max_rows - self._file(hour, table)[1].rows
             self._append(hour, table[:room])
             table = table[room:]
-            if self._file(hour)[1].rows >= self._max_rows:
+            if self._file(hour, table)[1].rows >= self._max_rows:
                 self._close(hour)
         if len(table):
             self._append(hour, table)
 
     def _append(self, hour: int | None, table: pyarrow.Table) -> None:
-        writer, file = self._file(hour)
+        writer, file = self._file(hour, table)
         writer.write_table(table, row_group_size=len(table))
         file.rows += len(table)
         latest = pyarrow.compute.max(table.column(self._time_column).cast(pyarrow.int64())).as_py()
         if latest is not None:
             file.latest_ms = max(latest // 1000, latest // 1000 if file.latest_ms is None else file.latest_ms)
 
-    def _file(self, hour: int | None) -> tuple[pyarrow.parquet.ParquetWriter, WrittenFile]:
+    def _file(self, hour: int | None, first: pyarrow.Table) -> tuple[pyarrow.parquet.ParquetWriter, WrittenFile]:
         if hour in self._open:
             self._open.move_to_end(hour)
             return self._open[hour]
@@ -153,11 +157,15 @@ class HourFiles:
             self._close(next(iter(self._open)))
         path = self._place(hour, self._files, _SUFFIXES[self._codec])
         self._fs.create_dir(path.rpartition("/")[0], recursive=True)
+        dictionaries = repetitive(first)
+        rising = {OFFSET} & set(self._schema.names) - set(dictionaries)
         writer = pyarrow.parquet.ParquetWriter(
             path,
             self._schema,
             filesystem=self._fs,
             compression=self._codec or "none",
+            use_dictionary=dictionaries,
+            column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
             store_schema=False,
             store_decimal_as_integer=True,
         )
@@ -170,6 +178,20 @@ class HourFiles:
         writer.close()
         file.size = self._fs.get_file_info(file.path).size
         self._done.append(file)
+
+
+def repetitive(table: pyarrow.Table) -> list[str]:
+    """The columns that are worth a dictionary: texts, what is nested, and numbers that often repeat.
+
+    Arrow would write a dictionary of numbers that never repeat too, and make a file a fifth larger by it.
+    """
+    sample = table[:_SAMPLE_ROWS]
+    return [
+        name
+        for name, column in zip(sample.column_names, sample.columns)
+        if not pyarrow.types.is_primitive(column.type)
+        or pyarrow.compute.count_distinct(column).as_py() < _SAMPLE_REPEATS * len(sample)
+    ]
 
 
 def by_hour(table: pyarrow.Table, time_column: str) -> Iterator[tuple[int | None, pyarrow.Table]]:

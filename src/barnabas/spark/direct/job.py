@@ -38,6 +38,35 @@ def loaded(
     """
     from pyspark import StorageLevel
     from pyspark.sql import functions as f
+
+    frame = _results(spark, rows, wanted, ranges, target).persist(StorageLevel.DISK_ONLY)
+    try:
+        found = frame.where(f.col("kind") != UNSURE).drop(*rows.columns).collect()
+        yield Loaded(
+            files=[row for row in found if row.kind == FILE],
+            unsure=sum(row.rows for row in found if row.kind == DONE),
+            records=frame.where(f.col("kind") == UNSURE).select(*rows.columns),
+        )
+    finally:
+        frame.unpersist()
+
+
+def unsure_records(spark: SparkSession, rows: DirectRows, wanted: Sequence[OffsetRange]) -> DataFrame:
+    """The raw records of which tasks are unsure, without loading the others anywhere."""
+    from pyspark.sql import functions as f
+
+    results = _results(spark, rows, wanted, wanted, None)
+    return results.where(f.col("kind") == UNSURE).select(*rows.columns)
+
+
+def _results(
+    spark: SparkSession,
+    rows: DirectRows,
+    wanted: Sequence[OffsetRange],
+    ranges: Sequence[OffsetRange],
+    target: Target | None,
+) -> DataFrame:
+    """What the tasks return; nothing is done before an action asks for it."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     cores = spark.sparkContext.defaultParallelism
@@ -53,16 +82,7 @@ def loaded(
     )
     schema = from_arrow_schema(result_schema(rows.columns))
     tasks = spark.range(0, len(pieces), 1, max(1, len(pieces)))
-    frame = tasks.mapInArrow(in_tasks(load), schema).persist(StorageLevel.DISK_ONLY)
-    try:
-        found = frame.where(f.col("kind") != UNSURE).drop(*rows.columns).collect()
-        yield Loaded(
-            files=[row for row in found if row.kind == FILE],
-            unsure=sum(row.rows for row in found if row.kind == DONE),
-            records=frame.where(f.col("kind") == UNSURE).select(*rows.columns),
-        )
-    finally:
-        frame.unpersist()
+    return tasks.mapInArrow(in_tasks(load), schema)
 
 
 def _index(piece: OffsetRange, ranges: Sequence[OffsetRange]) -> int:

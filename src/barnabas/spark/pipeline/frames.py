@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,11 @@ from barnabas.spark.options import parse_batch_options
 from barnabas.spark.pipeline.across import marked
 from barnabas.spark.pipeline.definition import DataLoss, Pipeline, Source, Transform
 from barnabas.spark.pipeline.formats import Decoder, make_decoder
-from barnabas.spark.pipeline.paths import direct_chain, reading_of
+from barnabas.spark.pipeline.paths import direct_chain, reading_of, undecodable
 from barnabas.spark.pipeline.sinks import Offsets
 from barnabas.spark.pipeline.topics import Layout
 from barnabas.spark.pipeline.transforms import build_views, load_arrow_function, ship
+from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.schema import spark_schema
 
 if TYPE_CHECKING:
@@ -77,8 +79,6 @@ class Frames:
 
     def direct(self, layout: Layout, view: str) -> DirectRows:
         """A view that `paths` has found fit for the direct path, for tasks to load."""
-        from barnabas.spark.direct.rows import DirectRows
-
         source, transforms = direct_chain(self._pipeline, view)
         decoder = self.decoders[source.name]
         functions = [load_arrow_function(str(each.arrow), self._functions_in) for each in transforms]
@@ -90,23 +90,39 @@ class Frames:
 
         if view not in self._direct_schemas:
             self._direct_schemas[view] = self.rehearsal()[view].schema
+        rows = self._direct_rows(layout, decoder, decoder.columns)
+        return replace(rows, functions=functions, schema=self._direct_schemas[view], decode=decode)
+
+    def _direct_rows(self, layout: Layout, decoder: Decoder, columns: Sequence[str]) -> DirectRows:
+        """The rows of a source itself."""
+        from barnabas.spark.direct.rows import DirectRows
+
+        source = decoder.source
         return DirectRows(
             options=parse_batch_options({**self._kafka(), **source.topic_options(), **_on_loss(source)}),
             topic_ids={name: bytes.fromhex(topic_id) for name, topic_id in layout.topic_ids.items()},
-            columns=decoder.columns,
+            columns=columns,
             reading=reading_of(self._spark, decoder),
-            functions=functions,
-            schema=self._direct_schemas[view],
-            decode=decode,
+            functions=(),
+            schema=decoder.schema,
+            decode=lambda records: self._rows(decoder, records),
             max_records_per_task=self._pipeline.max_records_per_task,
         )
 
     def bad_records(self, layout: Layout, start: Offsets, end: Offsets) -> dict[str, DataFrame]:
         """By source, the raw records between offsets that cannot be read, with all that belongs to them."""
+        from barnabas.spark.direct.job import unsure_records
+
         found = {}
         for name, decoder in self.decoders.items():
             starts, ends = layout.part(name, start), layout.part(name, end)
-            found[name] = decoder.bad(self._range(decoder.source, _WHOLE_RECORD, starts, ends))
+            if undecodable(self._spark, decoder) is None:
+                rows = self._direct_rows(layout, decoder, _WHOLE_RECORD)
+                ranges = [OffsetRange(*where, first, ends[where]) for where, first in starts.items()]
+                records = unsure_records(self._spark, rows, ranges)
+            else:
+                records = self._range(decoder.source, _WHOLE_RECORD, starts, ends)
+            found[name] = decoder.bad(records)
         return found
 
     def _rows(self, decoder: Decoder, records: DataFrame) -> DataFrame:

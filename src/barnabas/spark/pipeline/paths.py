@@ -85,20 +85,21 @@ def _obstacle(
     source, _ = direct_chain(pipeline, definition.head.from_)
     if source.is_table:
         return f"source {source.name!r} is a table"
-    if source.options:
-        return f"source {source.name!r} has options of Spark's reader"
     if not isinstance(sink, DirectSink):
         return f"sinks of kind {definition.head.kind} are written by Spark"
-    if str(spark.conf.get(_TIME_PARSER)).upper() == "LEGACY":
-        return f"{_TIME_PARSER} is LEGACY"
-    return _undecodable(spark, decoders[source.name]) or sink.direct_obstacle()
+    return undecodable(spark, decoders[source.name]) or sink.direct_obstacle()
 
 
-def _undecodable(spark: SparkSession, decoder: Decoder) -> str | None:
+def undecodable(spark: SparkSession, decoder: Decoder) -> str | None:
+    """Why tasks cannot decode the values of a source, if they cannot."""
     from barnabas.records.json_columns import UnsupportedType
     from barnabas.spark.direct.decoding import FORMATS, RowDecoder
 
     source = decoder.source
+    if source.options:
+        return f"source {source.name!r} has options of Spark's reader"
+    if str(spark.conf.get(_TIME_PARSER)).upper() == "LEGACY":
+        return f"{_TIME_PARSER} is LEGACY"
     if source.format not in FORMATS:
         return f"source {source.name!r} has format {source.format.value}"
     try:
