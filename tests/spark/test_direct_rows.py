@@ -11,7 +11,7 @@ import pytest
 from barnabas.spark.direct.decoding import RowDecoder
 from barnabas.spark.pipeline.definition import Format, Source
 from barnabas.spark.pipeline.formats import Decoder, make_decoder
-from barnabas.spark.pipeline.paths import reading_of
+from barnabas.spark.pipeline.paths import decoding_of
 from barnabas.spark.schema import arrow_schema
 from tests.json_values import ddl, random_schema, random_value
 
@@ -48,7 +48,7 @@ def test_rows_that_tasks_decode_are_those_of_spark(spark: SparkSession, seed: in
     required = frozenset(name for name in fields if random.random() < 0.1)
     decoder = make_decoder(Source("s", ("t",), schema=ddl(fields, required), key="k"))
     records = raw_records([random_value(random, fields) for _ in range(VALUES)])
-    decoded = RowDecoder(reading_of(spark, decoder)).decode(records)
+    decoded = RowDecoder(decoding_of(spark, decoder), decoder.source.key).decode(records)
     by_spark = rows_by_spark(spark, decoder, records)
     assert decoded.unsure is not None
     sure = set(decoded.rows.column("_offset").to_pylist())
@@ -74,7 +74,7 @@ def test_values_without_fields_are_decoded_in_tasks(
     spark: SparkSession, source: Source, values: list[bytes | None], unsure: list[int]
 ) -> None:
     decoder, records = make_decoder(source), raw_records(values)
-    decoded = RowDecoder(reading_of(spark, decoder)).decode(records)
+    decoded = RowDecoder(decoding_of(spark, decoder), decoder.source.key).decode(records)
     found = [] if decoded.unsure is None else decoded.unsure.column("offset").to_pylist()
     assert found == unsure
     by_spark = rows_by_spark(spark, decoder, records)

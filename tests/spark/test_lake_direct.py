@@ -134,8 +134,12 @@ def test_what_a_dead_attempt_leaves_is_never_committed(
     topic, random = spark_topic(), Random(6)
     bench.send(topic, [click(number, random) for number in range(100)])
     seen: list[task.Load] = []
-    in_tasks = task.in_tasks
-    monkeypatch.setattr("barnabas.spark.direct.job.in_tasks", lambda load: seen.append(load) or in_tasks(load))
+
+    def in_tasks(load: task.Load) -> Any:
+        seen.append(load)
+        return task.in_tasks(load)
+
+    monkeypatch.setattr("barnabas.spark.direct.job.in_tasks", in_tasks)
     bench.run(PIPELINE, TOPIC=topic, NAME="lake", MODE="available-now")
     (load,) = [load for load in seen if load.target is not None]
     assert load.target is not None

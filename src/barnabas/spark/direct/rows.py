@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from barnabas.spark.direct.decoding import Reading
+    from barnabas.spark.decoding import Decoding
     from barnabas.spark.direct.task import ArrowFunction
     from barnabas.spark.options import ReadOptions
 
@@ -21,7 +21,8 @@ class DirectRows:
     topic_ids: Mapping[str, bytes]
     columns: Sequence[str]
     """Of the raw records."""
-    reading: Reading
+    decoding: Decoding
+    key: str | None
     functions: Sequence[ArrowFunction]
     schema: StructType
     """Of the rows."""

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 import pyarrow
 from pyarrow.fs import LocalFileSystem
 
-from barnabas.spark.direct.decoding import Reading, RowDecoder
+from barnabas.spark.decoding import Decoding
+from barnabas.spark.direct.decoding import RowDecoder
 from barnabas.spark.direct.fitting import fit
 from barnabas.spark.direct.hour_files import HourFiles
 from barnabas.spark.fetching import read_range
@@ -70,7 +71,9 @@ class Load:
     topic_ids: Mapping[str, bytes]
     columns: Sequence[str]
     """Of the raw records."""
-    reading: Reading
+    decoding: Decoding
+    key: str | None
+    """The column for the record's key, if there is one."""
     functions: Sequence[ArrowFunction]
     pieces: Sequence[Piece]
     target: Target | None
@@ -79,7 +82,7 @@ class Load:
     def run(self, index: int, attempt: int) -> Iterator[pyarrow.RecordBatch]:
         """Load one piece; what it returns has the fields of `result_schema`."""
         piece = self.pieces[index]
-        decoder = RowDecoder(self.reading)
+        decoder = RowDecoder(self.decoding, self.key)
         files = self._files(piece, f"part-{index:05}-{attempt:08x}")
         unsure = 0
         try:

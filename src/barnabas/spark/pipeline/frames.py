@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.client.metadata import TopicPartition
+from barnabas.spark.decoding import Decoding
 from barnabas.spark.offsets import nested
 from barnabas.spark.options import parse_batch_options
 from barnabas.spark.pipeline.across import marked
 from barnabas.spark.pipeline.definition import DataLoss, Pipeline, Source, Transform
 from barnabas.spark.pipeline.formats import Decoder, make_decoder
-from barnabas.spark.pipeline.paths import direct_chain, reading_of, undecodable
+from barnabas.spark.pipeline.paths import decoding_of, direct_chain, undecodable
 from barnabas.spark.pipeline.sinks import Offsets
 from barnabas.spark.pipeline.topics import Layout
 from barnabas.spark.pipeline.transforms import build_views, load_arrow_function, ship
@@ -57,7 +58,8 @@ class Frames:
                 records = self._range(decoder.source, decoder.columns, dict.fromkeys(ends, _EARLIEST), ends)
             else:
                 starts, ends = layout.part(name, start), layout.part(name, end)
-                records = self._range(decoder.source, decoder.columns, starts, ends)
+                decoding = decoding_of(self._spark, decoder) if undecodable(self._spark, decoder) is None else None
+                records = self._range(decoder.source, decoder.columns, starts, ends, decoding)
             rows[name] = self._rows(decoder, records)
         return self._build(rows)
 
@@ -102,7 +104,8 @@ class Frames:
             options=parse_batch_options({**self._kafka(), **source.topic_options(), **_on_loss(source)}),
             topic_ids={name: bytes.fromhex(topic_id) for name, topic_id in layout.topic_ids.items()},
             columns=columns,
-            reading=reading_of(self._spark, decoder),
+            decoding=decoding_of(self._spark, decoder),
+            key=source.key,
             functions=(),
             schema=decoder.schema,
             decode=lambda records: self._rows(decoder, records),
@@ -138,7 +141,14 @@ class Frames:
     def _nothing(self, schema: StructType) -> DataFrame:
         return self._spark.createDataFrame([], schema)
 
-    def _range(self, source: Source, columns: Sequence[str], start: Offsets, end: Offsets) -> DataFrame:
+    def _range(
+        self,
+        source: Source,
+        columns: Sequence[str],
+        start: Offsets,
+        end: Offsets,
+        decoding: Decoding | None = None,
+    ) -> DataFrame:
         if not start:
             return self._nothing(spark_schema(columns))
         assigned: dict[str, list[int]] = {}
@@ -151,6 +161,7 @@ class Frames:
             "columns": ",".join(columns),
             "maxRecordsPerPartition": str(self._pipeline.max_records_per_task),
             **_on_loss(source),
+            **({} if decoding is None else {"decoding": decoding.dump()}),
         }
         return self._spark.read.format("barnabas").options(**self._kafka(), **options).load()
 

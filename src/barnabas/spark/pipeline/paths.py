@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from barnabas.spark.decoding import FORMATS, Decoding, value_reader
 from barnabas.spark.pipeline.definition import Pipeline, SinkDefinition, Source, Transform
 from barnabas.spark.pipeline.sinks import DirectSink, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from barnabas.spark.direct.decoding import Reading
     from barnabas.spark.pipeline.formats import Decoder
 
 _UTC = ("UTC", "Etc/UTC", "Z", "GMT", "+00:00")
@@ -60,17 +60,12 @@ def direct_chain(pipeline: Pipeline, view: str) -> tuple[Source, list[Transform]
     return found, transforms
 
 
-def reading_of(spark: SparkSession, decoder: Decoder) -> Reading:
+def decoding_of(spark: SparkSession, decoder: Decoder) -> Decoding:
     """What tasks have to know to decode the values of a source."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    from barnabas.spark.direct.decoding import Reading
-
-    return Reading(
-        format=decoder.source.format,
-        fields=to_arrow_schema(decoder.schema, timezone="UTC"),
-        required=frozenset(each.name for each in decoder.schema if not each.nullable),
-        key=decoder.source.key,
+    return Decoding(
+        format=decoder.source.format.value,
+        fields=decoder.schema.json(),
+        required=tuple(each.name for each in decoder.schema if not each.nullable),
         is_utc=spark.conf.get(_TIME_ZONE) in _UTC,
     )
 
@@ -93,17 +88,16 @@ def _obstacle(
 def undecodable(spark: SparkSession, decoder: Decoder) -> str | None:
     """Why tasks cannot decode the values of a source, if they cannot."""
     from barnabas.records.json_columns import UnsupportedType
-    from barnabas.spark.direct.decoding import FORMATS, RowDecoder
 
     source = decoder.source
     if source.options:
         return f"source {source.name!r} has options of Spark's reader"
     if str(spark.conf.get(_TIME_PARSER)).upper() == "LEGACY":
         return f"{_TIME_PARSER} is LEGACY"
-    if source.format not in FORMATS:
+    if source.format.value not in FORMATS:
         return f"source {source.name!r} has format {source.format.value}"
     try:
-        RowDecoder(reading_of(spark, decoder))
+        value_reader(decoding_of(spark, decoder))
     except UnsupportedType as problem:
         return f"source {source.name!r}: {problem}"
     return None
