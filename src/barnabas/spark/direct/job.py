@@ -39,7 +39,9 @@ def loaded(
     from pyspark import StorageLevel
     from pyspark.sql import functions as f
 
-    frame = _results(spark, rows, wanted, ranges, target).persist(StorageLevel.DISK_ONLY)
+    cores = spark.sparkContext.defaultParallelism
+    pieces = split_ranges(wanted, min_partitions=cores, max_records=rows.max_records_per_task)
+    frame = _results(spark, rows, pieces, ranges, target).persist(StorageLevel.DISK_ONLY)
     try:
         found = frame.where(f.col("kind") != UNSURE).drop(*rows.columns).collect()
         yield Loaded(
@@ -52,25 +54,26 @@ def loaded(
 
 
 def unsure_records(spark: SparkSession, rows: DirectRows, wanted: Sequence[OffsetRange]) -> DataFrame:
-    """The raw records of which tasks are unsure, without loading the others anywhere."""
+    """The raw records of which tasks are unsure, without loading the others anywhere.
+
+    A range is cut only where it is large, so that records of a partition mostly keep their order.
+    """
     from pyspark.sql import functions as f
 
-    results = _results(spark, rows, wanted, wanted, None)
+    results = _results(spark, rows, split_ranges(wanted, max_records=rows.max_records_per_task), wanted, None)
     return results.where(f.col("kind") == UNSURE).select(*rows.columns)
 
 
 def _results(
     spark: SparkSession,
     rows: DirectRows,
-    wanted: Sequence[OffsetRange],
+    pieces: Sequence[OffsetRange],
     ranges: Sequence[OffsetRange],
     target: Target | None,
 ) -> DataFrame:
     """What the tasks return; nothing is done before an action asks for it."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    cores = spark.sparkContext.defaultParallelism
-    pieces = split_ranges(wanted, min_partitions=cores, max_records=rows.max_records_per_task)
     load = Load(
         options=rows.options,
         topic_ids=rows.topic_ids,

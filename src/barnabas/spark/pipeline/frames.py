@@ -100,8 +100,9 @@ class Frames:
         from barnabas.spark.direct.rows import DirectRows
 
         source = decoder.source
+        options = {**self._kafka(), **source.topic_options(), **_on_loss(source)}
         return DirectRows(
-            options=parse_batch_options({**self._kafka(), **source.topic_options(), **_on_loss(source)}),
+            options=parse_batch_options({name.lower(): value for name, value in options.items()}),  # as Spark does
             topic_ids={name: bytes.fromhex(topic_id) for name, topic_id in layout.topic_ids.items()},
             columns=columns,
             decoding=decoding_of(self._spark, decoder),
