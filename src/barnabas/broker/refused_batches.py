@@ -18,9 +18,16 @@ from barnabas.core.seams import Clock
 from barnabas.records.batch import HEADER_SIZE, NO_PRODUCER_ID, BatchHeader, read_header
 
 PASSING = frozenset(
-    {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.CONCURRENT_TRANSACTIONS}
+    {
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
 )
-"""What a batch is refused with before it is appended, and sent again after."""
+"""Errors that reject a batch before it is appended, and that a producer retries. A broker that has not learned of a new
+topic yet answers with the last two, while another has already named it to the producer as the leader."""
 KEPT_S = 2.0
 """What was under way has come by then."""
 MOST = 1000
@@ -47,14 +54,14 @@ class RefusedBatches:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._refused: dict[tuple[str, int, int], _Refused] = {}
+        self._refused: dict[tuple[str | bytes, int, int], _Refused] = {}
         self._latest_s = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._refused)
 
-    def note(self, topic: str, index: int, records: memoryview | None, code: ErrorCode) -> None:
-        """A batch was refused, be it for another that was before."""
+    def note(self, topic: str | bytes, index: int, records: memoryview | None, code: ErrorCode) -> None:
+        """A batch was refused, be it for another that was before; `topic` is the name or the id in the request."""
         if records is None or len(records) < HEADER_SIZE:
             return
         header = read_header(records)
@@ -67,7 +74,7 @@ class RefusedBatches:
         self._latest_s = self._clock.monotonic()
         self._refused[key] = _Refused(header.producer_epoch, header.base_sequence, code, self._latest_s)
 
-    def answer_to(self, topic: str, index: int, records: memoryview) -> ErrorCode | None:
+    def answer_to(self, topic: str | bytes, index: int, records: memoryview) -> ErrorCode | None:
         """What a batch behind a refused one is answered with; None for one that may be appended."""
         now_s = self._clock.monotonic()
         if now_s - self._latest_s > KEPT_S:

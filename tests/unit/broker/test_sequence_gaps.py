@@ -12,7 +12,7 @@ from barnabas.broker.handlers import k00_produce
 from barnabas.broker.refused_batches import KEPT_S, MOST, RefusedBatches
 from barnabas.cluster.image import Partition as Registration
 from barnabas.cluster.partition import Partition
-from barnabas.core.errors import ErrorCode
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.unit.storage.storage_helpers import NOW_MS, batch, new_log, values
 
@@ -34,20 +34,31 @@ class Bench:
             heartbeats=SimpleNamespace(is_answered=is_heard_of),
             metrics=SimpleNamespace(error=lambda key, code: self.counted.append(code)),
             refused_batches=self.refused_batches,
-            replicas=SimpleNamespace(get=lambda topic, index: self.partition),
+            replicas=SimpleNamespace(get=self._get, name_of=self._name_of),
         )
+        self.is_known = True
         self._epoch = 0
 
     def lead(self, isr: tuple[int, ...] = ALONE, replicas: tuple[int, ...] = ALONE, leader: int = ME) -> None:
         self._epoch += 1
         self.partition.update(Registration(replicas, isr, leader, self._epoch, self._epoch))
 
-    def produce(self, value: bytes, sequence: int, epoch: int = 0, acks: int = 1) -> ErrorCode:
+    def _get(self, topic: str, index: int) -> Partition:
+        if not self.is_known:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return self.partition
+
+    def _name_of(self, topic_id: bytes) -> str:
+        if not self.is_known:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return TOPIC
+
+    def produce(self, value: bytes, sequence: int, epoch: int = 0, acks: int = 1, version: int = 11) -> ErrorCode:
         records = batch([value], producer=(PRODUCER, epoch, sequence))
         request = ProduceRequest(
             None, acks, 1000, [TopicProduceData(TOPIC, partition_data=[PartitionProduceData(0, records)])]
         )
-        context: Any = SimpleNamespace(broker=self._broker, version=11)
+        context: Any = SimpleNamespace(broker=self._broker, version=version)
         response = k00_produce.handle(request, context)
         assert isinstance(response, ProduceResponse)
         return ErrorCode(response.responses[0].partition_responses[0].error_code)
@@ -93,6 +104,23 @@ def test_a_new_leader_takes_no_later_batch_for_a_producers_first(tmp_path: Path)
     assert bench.produce(b"second", 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert bench.produce(b"first", 0) is ErrorCode.NONE
     assert bench.produce(b"second", 1) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(11, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (13, ErrorCode.UNKNOWN_TOPIC_ID)]
+)
+def test_a_broker_that_learns_of_a_topic_takes_no_later_batch_for_a_producers_first(
+    tmp_path: Path, version: int, code: ErrorCode
+) -> None:
+    bench = Bench(tmp_path)
+    bench.lead()
+    bench.is_known = False
+    assert bench.produce(b"first", 0, version=version) is code
+    bench.is_known = True
+    assert bench.produce(b"second", 1, version=version) is code
+    assert bench.produce(b"first", 0, version=version) is ErrorCode.NONE
+    assert bench.produce(b"second", 1, version=version) is ErrorCode.NONE
+    assert values(bench.partition.log) == [b"first", b"second"]
 
 
 def test_a_refusal_counts_for_one_epoch_and_a_short_while(tmp_path: Path) -> None:

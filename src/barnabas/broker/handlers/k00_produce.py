@@ -81,13 +81,15 @@ def _append(request: ProduceRequest, context: Context, refused: dict[PartitionKe
     responses: list[TopicProduceResponse] = []
     waiting: list[tuple[PartitionProduceResponse, Partition, AppendInfo]] = []
     failed = False
+    is_by_name = context.version < _FIRST_VERSION_BY_TOPIC_ID
     for topic in request.topic_data:
+        given = topic.name if is_by_name else topic.topic_id
         results: list[PartitionProduceResponse] = []
         responses.append(TopicProduceResponse(topic.name, topic.topic_id, results))
         for data in topic.partition_data:
             index = data.index
             try:
-                name = topic.name if context.version < _FIRST_VERSION_BY_TOPIC_ID else replicas.name_of(topic.topic_id)
+                name = topic.name if is_by_name else replicas.name_of(topic.topic_id)
                 partition = replicas.get(name, index)
                 if name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT_ID:
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
@@ -95,14 +97,14 @@ def _append(request: ProduceRequest, context: Context, refused: dict[PartitionKe
                     partition.check_leader()  # else it may have forgotten what was verified; the new leader asks anew
                     raise KafkaError(refused[name, index], "the transaction's coordinator refused this partition")
                 records = _checked(data.records, request, context)
-                if refused_batches and (earlier := refused_batches.answer_to(name, index, records)):
+                if refused_batches and (earlier := refused_batches.answer_to(given, index, records)):
                     raise KafkaError(earlier, "an earlier batch of this producer was refused, and is to come first")
                 info = partition.append(records, now_ms, acks)
             except KafkaError as error:
                 failed = True
                 code = error.code
                 if code in PASSING:
-                    refused_batches.note(name, index, data.records, code)
+                    refused_batches.note(given, index, data.records, code)
                 if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not broker.heartbeats.is_answered:
                     # Perhaps the next leader has what is missing here; a producer who is told of a gap gives up its
                     # epoch, and has what was under way twice.
