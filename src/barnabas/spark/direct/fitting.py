@@ -22,6 +22,10 @@ def _fit(array: pyarrow.Array, kind: pyarrow.DataType) -> pyarrow.Array:
     if array.type.equals(kind):
         return array
     types = pyarrow.types
+    if types.is_timestamp(kind) and types.is_timestamp(array.type):
+        return array.cast(kind, safe=False)  # nanoseconds are cut off, as Spark does
+    if array.offset and types.is_nested(kind):
+        array = array.take(pyarrow.array(range(len(array)), pyarrow.int64()))  # Arrow puts no mask on a slice
     if types.is_struct(kind) and types.is_struct(array.type):
         known = {field.name: index for index, field in enumerate(array.type)}
         children = [

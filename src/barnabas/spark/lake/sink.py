@@ -195,8 +195,9 @@ class LakeSink:
         settings = self.settings
         if settings.format is not FileFormat.PARQUET:
             return f"{settings.format.value} files are written by Spark"
-        scheme = self._opened().fs.root.partition(":")[0] if self._open else settings.path.partition("://")[0]
-        if scheme != "file" and "://" in settings.path:
+        place = self._open.fs.root if self._open else settings.path
+        scheme = place.partition(":/")[0] if ":/" in place else "file"
+        if scheme != "file":
             return f"files on {scheme} are written by Spark"
         try:
             codec_of(settings.options)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.client.metadata import TopicPartition
-from barnabas.spark.decoding import Decoding
 from barnabas.spark.offsets import nested
 from barnabas.spark.options import parse_batch_options
 from barnabas.spark.pipeline.across import marked
@@ -58,8 +57,7 @@ class Frames:
                 records = self._range(decoder.source, decoder.columns, dict.fromkeys(ends, _EARLIEST), ends)
             else:
                 starts, ends = layout.part(name, start), layout.part(name, end)
-                decoding = decoding_of(self._spark, decoder) if undecodable(self._spark, decoder) is None else None
-                records = self._range(decoder.source, decoder.columns, starts, ends, decoding)
+                records = self._range(decoder.source, decoder.columns, starts, ends, self._decoding(decoder))
             rows[name] = self._rows(decoder, records)
         return self._build(rows)
 
@@ -73,6 +71,7 @@ class Frames:
                 records = self._spark.read.format("barnabas").options(**self._kafka(), **options).load()
             else:
                 options |= {"startingOffsets": _json(layout.part(name, start)), **_on_loss(source)}
+                options |= self._decoding(decoder)
                 if self._pipeline.max_records_per_batch is not None:
                     options["maxOffsetsPerTrigger"] = str(self._pipeline.max_records_per_batch)
                 records = self._spark.readStream.format("barnabas").options(**self._kafka(), **options).load()
@@ -142,13 +141,19 @@ class Frames:
     def _nothing(self, schema: StructType) -> DataFrame:
         return self._spark.createDataFrame([], schema)
 
+    def _decoding(self, decoder: Decoder) -> dict[str, str]:
+        """The option by which tasks decode the values of a source, where they can."""
+        if undecodable(self._spark, decoder) is not None:
+            return {}
+        return {"decoding": decoding_of(self._spark, decoder).dump()}
+
     def _range(
         self,
         source: Source,
         columns: Sequence[str],
         start: Offsets,
         end: Offsets,
-        decoding: Decoding | None = None,
+        decoding: Mapping[str, str] | None = None,
     ) -> DataFrame:
         if not start:
             return self._nothing(spark_schema(columns))
@@ -162,7 +167,7 @@ class Frames:
             "columns": ",".join(columns),
             "maxRecordsPerPartition": str(self._pipeline.max_records_per_task),
             **_on_loss(source),
-            **({} if decoding is None else {"decoding": decoding.dump()}),
+            **(decoding or {}),
         }
         return self._spark.read.format("barnabas").options(**self._kafka(), **options).load()
 
