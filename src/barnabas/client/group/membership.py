@@ -117,13 +117,16 @@ class Membership:
                 machine.done(change)
             step = machine.next(self._client.clock.monotonic(), handover.polled_at, busy=handover.busy)
             waits_for_caller = machine.silent and isinstance(step, Rest)
-            if waits_for_caller and not handover.silent:
+            if waits_for_caller:
                 handover.wake_caller()  # if its loop is closed, this ends the membership
             handover.offer(machine.change)
             handover.identity, handover.owned = machine.identity, machine.owned
             handover.silent = waits_for_caller
             handover.outside = machine.outside if machine.generation < 0 else ""
-        if isinstance(step, Rest):
+        if waits_for_caller:
+            # A caller that was only slow may go away later, and nothing else would notice.
+            await self._rest(self._client.clock.monotonic() + self._options.max_poll_interval_ms / 1000)
+        elif isinstance(step, Rest):
             await self._rest(step.until)
         elif isinstance(step, LookUp):
             await self._look_up(machine, step.topics)
