@@ -2,7 +2,7 @@
 
 Everything else about the package stands in pyproject.toml.
 
-The codec: seven modules of `barnabas.records` become the extension `barnabas.records._codec_c`. It is optional: where
+The codec: eight modules of `barnabas.records` become the extension `barnabas.records._codec_c`. It is optional: where
 it cannot be built, a notice is printed and the codec runs as plain Python. With BARNABAS_REQUIRE_COMPILED=1 that is an
 error instead. Cython gets the sources joined, with Cython's own imports in place of theirs, and with the digest by
 which `barnabas.records.engine` tells whether the extension still fits them.
@@ -23,7 +23,16 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
 MODULE = "barnabas.records._codec_c"
-CODECS = ("codec", "column_codec", "row_codec", "compaction_codec", "append_codec", "json_scanner", "json_codec")
+CODECS = (
+    "codec",
+    "column_codec",
+    "row_codec",
+    "compaction_codec",
+    "append_codec",
+    "json_scanner",
+    "json_sinks",
+    "json_codec",
+)
 SOURCES = [Path("src/barnabas/records", name + ".py") for name in CODECS]
 MARK = "# The build puts other imports in place of what stands above (see setup.py).\n"
 PREAMBLE = """

@@ -20,6 +20,7 @@ SOURCES = (
     "compaction_codec.py",
     "append_codec.py",
     "json_scanner.py",
+    "json_sinks.py",
     "json_codec.py",
 )
 COMPILED_MODULE = "barnabas.records._codec_c"

@@ -26,44 +26,25 @@ from __future__ import annotations
 from array import array
 
 from barnabas.records import uncompiled as cython
-from barnabas.records.column_codec import BinarySink, IntegerSink, _grown
+from barnabas.records.column_codec import BinarySink
 from barnabas.records.json_scanner import DEEPEST, LONGEST_TEXT, NO_DAY, NO_TIME, JsonScanner
-from barnabas.records.uncompiled import (
-    Bytes,
-    Doubles,
-    Int64s,
-    MutableBytes,
-    MutableDoubles,
-    memcmp,
-    memcpy,
+from barnabas.records.json_sinks import (
+    BOOLEAN,
+    DATE,
+    DECIMAL,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LIST,
+    MAP,
+    STRING,
+    STRUCT,
+    TIMESTAMP,
+    JsonSink,
 )
+from barnabas.records.uncompiled import Bytes, Doubles, Int64s, memcmp, memcpy
 
 # The build puts other imports in place of what stands above (see setup.py).
-
-BOOLEAN = cython.declare(cython.longlong, 0)
-INTEGER = cython.declare(cython.longlong, 1)
-DOUBLE = cython.declare(cython.longlong, 2)
-FLOAT = cython.declare(cython.longlong, 3)
-STRING = cython.declare(cython.longlong, 4)
-DECIMAL = cython.declare(cython.longlong, 5)
-TIMESTAMP = cython.declare(cython.longlong, 6)
-DATE = cython.declare(cython.longlong, 7)
-STRUCT = cython.declare(cython.longlong, 8)
-LIST = cython.declare(cython.longlong, 9)
-MAP = cython.declare(cython.longlong, 10)
-KINDS = {
-    "boolean": BOOLEAN,
-    "integer": INTEGER,
-    "double": DOUBLE,
-    "float": FLOAT,
-    "string": STRING,
-    "decimal": DECIMAL,
-    "timestamp": TIMESTAMP,
-    "date": DATE,
-    "struct": STRUCT,
-    "list": LIST,
-    "map": MAP,
-}
 
 MOST_MAP_ENTRIES = cython.declare(cython.longlong, 64)  # each name is compared with all before it
 
@@ -74,182 +55,17 @@ MOST_SECONDS = cython.declare(cython.longlong, 9_000_000_000_000)  # whose micro
 
 @cython.final
 @cython.cclass
-class DoubleSink:
-    """A column of doubles, with room for the rows that were reserved."""
-
-    buffer: bytearray
-    view: MutableDoubles
-    room: cython.Py_ssize_t
-
-    def __init__(self) -> None:
-        self.buffer = bytearray(8)
-        self.view = memoryview(self.buffer).cast("d")
-        self.room = 1
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def reserve(self, rows: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        if rows > self.room:
-            self.buffer = _grown(self.buffer, 8 * rows)
-            self.view = memoryview(self.buffer).cast("d")
-            self.room = len(self.view)
-        return self.room
-
-
-@cython.final
-@cython.cclass
-class JsonColumn:
-    """One column of a schema, or an element of a list, with the rows that it has so far.
-
-    The integers are the values of a column that is neither text nor floating-point, and the ends of a list or map.
-    """
-
-    kind: cython.longlong
-    name: bytes
-    name_at: cython.p_const_uchar
-    name_length: cython.Py_ssize_t
-    required: cython.bint
-    low: cython.longlong
-    high: cython.longlong
-    scale: cython.longlong
-    zoned: cython.longlong
-    children: list[JsonColumn]
-    count: cython.Py_ssize_t
-    room: cython.Py_ssize_t
-    validity: bytearray
-    bits: MutableBytes
-    integers: IntegerSink
-    doubles: DoubleSink
-    text: BinarySink
-
-    def __init__(
-        self,
-        kind: str,
-        name: bytes = b"",
-        children: tuple[JsonColumn, ...] = (),
-        required: bool = False,
-        low: int = 0,
-        high: int = 0,
-        scale: int = 0,
-        zoned: int = 0,
-    ) -> None:
-        """`low` and `high` bound an integer, or the unscaled value of a decimal.
-
-        `zoned` of a timestamp: 1 takes a text with a zone or without (then UTC), 0 only one with, -1 only one without.
-        """
-        self.kind, self.name, self.children, self.required = KINDS[kind], name, list(children), required
-        self.name_length = len(name)
-        self.name_at = self.name
-        self.low, self.high, self.scale, self.zoned = low, high, scale, zoned
-        self.begin()
-
-    def begin(self) -> None:
-        """Forget all rows; buffers that were handed out stay as they are."""
-        child: JsonColumn
-        self.count = self.room = 0
-        self.validity = self.bits = bytearray()
-        self.integers, self.doubles, self.text = IntegerSink(), DoubleSink(), BinarySink()
-        for child in self.children:
-            child.begin()
-
-    def children_list(self) -> list[JsonColumn]:
-        return self.children
-
-    def buffers(self) -> tuple[int, bytearray, bytearray, bytearray, BinarySink]:
-        """Rows, validity, integers, doubles, text."""
-        return self.count, self.validity, self.integers.buffer, self.doubles.buffer, self.text
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def reserve(self, rows: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        if rows > self.room:
-            self.validity = self.bits = _grown(self.validity, (max(rows, 2 * self.room) + 7) // 8)
-            rows = 8 * len(self.validity)
-            if self.kind == STRING:
-                self.text.ends.reserve(rows + 1)
-            elif self.kind == DOUBLE or self.kind == FLOAT:
-                self.doubles.reserve(rows)
-            elif self.kind == LIST or self.kind == MAP:
-                self.integers.reserve(rows + 1)
-            elif self.kind != STRUCT:
-                self.integers.reserve(rows)
-            self.room = rows
-        return self.room
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(-1)
-    def append_valid(self) -> cython.Py_ssize_t:
-        row: cython.Py_ssize_t = self.count
-        if row >= self.room:
-            self.reserve(row + 1)
-        self.bits[row >> 3] |= 1 << (row & 7)
-        self.count = row + 1
-        return row
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(-1)
-    def append_integer(self, value: cython.longlong) -> cython.longlong:
-        row: cython.Py_ssize_t = self.append_valid()
-        self.integers.view[row] = value
-        return 1
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def append_null(self) -> cython.Py_ssize_t:
-        child: JsonColumn
-        index: cython.Py_ssize_t
-        row: cython.Py_ssize_t = self.count
-        if row >= self.room:
-            self.reserve(row + 1)
-        self.bits[row >> 3] &= ~(1 << (row & 7))
-        if self.kind == STRING:
-            self.text.ends.view[row + 1] = self.text.size
-        elif self.kind == DOUBLE or self.kind == FLOAT:
-            self.doubles.view[row] = 0
-        elif self.kind == LIST or self.kind == MAP:
-            self.integers.view[row + 1] = self.integers.view[row]
-        elif self.kind == STRUCT:
-            for index in range(len(self.children)):
-                child = self.children[index]
-                child.append_null()
-        else:
-            self.integers.view[row] = 0
-        self.count = row + 1
-        return row
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def truncate(self, count: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Forget the rows from `count` on, also those that were begun and not counted."""
-        child: JsonColumn
-        index: cython.Py_ssize_t
-        kept: cython.Py_ssize_t = count
-        self.count = count
-        if self.kind == STRING:
-            self.text.size = self.text.ends.view[count]
-        elif self.kind == LIST or self.kind == MAP:
-            kept = self.integers.view[count]
-        for index in range(len(self.children)):
-            child = self.children[index]
-            child.truncate(kept)
-        return count
-
-
-@cython.final
-@cython.cclass
 class JsonDecoder:
     """Takes values, one at a time, into the columns of a schema.
 
     A method that reads returns 1 where the value is sure and 0 where it is not; 0 ends the value at once.
     """
 
-    root: JsonColumn
+    root: JsonSink
     scan: JsonScanner
     powers: Doubles
 
-    def __init__(self, root: JsonColumn) -> None:
+    def __init__(self, root: JsonSink) -> None:
         self.root = root
         self.scan = JsonScanner(b"")
         self.powers = memoryview(array("d", [float(f"1e{power}") for power in range(23)]))
@@ -265,7 +81,7 @@ class JsonDecoder:
         kept: cython.Py_ssize_t
         has_nulls: cython.bint = len(validity) > 0
         offset: cython.Py_ssize_t = first_bit
-        root: JsonColumn = self.root
+        root: JsonSink = self.root
         unsure: list[int] = []
         self.scan = JsonScanner(data)
         root.reserve(root.count + rows)
@@ -294,7 +110,7 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def read(self, column: JsonColumn, byte: cython.longlong, depth: cython.longlong) -> cython.longlong:
+    def read(self, column: JsonSink, byte: cython.longlong, depth: cython.longlong) -> cython.longlong:
         """A value that begins with `byte`, as the next row of the column."""
         kind: cython.longlong = column.kind
         time: cython.longlong
@@ -337,7 +153,7 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def read_struct(self, column: JsonColumn, depth: cython.longlong) -> cython.longlong:
+    def read_struct(self, column: JsonSink, depth: cython.longlong) -> cython.longlong:
         row: cython.Py_ssize_t = column.append_valid()
         at: cython.Py_ssize_t
         left: cython.Py_ssize_t
@@ -345,8 +161,8 @@ class JsonDecoder:
         count: cython.Py_ssize_t = len(column.children)
         byte: cython.longlong
         length: cython.longlong
-        child: JsonColumn
-        children: list[JsonColumn] = column.children
+        child: JsonSink
+        children: list[JsonSink] = column.children
         self.scan.position += 1
         byte = self.scan.next()
         if byte == 0x7D:
@@ -385,10 +201,10 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def finish_struct(self, column: JsonColumn, row: cython.Py_ssize_t) -> cython.longlong:
+    def finish_struct(self, column: JsonSink, row: cython.Py_ssize_t) -> cython.longlong:
         """Null for what the object does not have; 0 if a column that is required has no value."""
         index: cython.Py_ssize_t
-        child: JsonColumn
+        child: JsonSink
         for index in range(len(column.children)):
             child = column.children[index]
             if child.count == row:
@@ -399,9 +215,9 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def read_list(self, column: JsonColumn, depth: cython.longlong) -> cython.longlong:
+    def read_list(self, column: JsonSink, depth: cython.longlong) -> cython.longlong:
         row: cython.Py_ssize_t = column.append_valid()
-        element: JsonColumn = column.children[0]
+        element: JsonSink = column.children[0]
         byte: cython.longlong
         self.scan.position += 1
         byte = self.scan.next()
@@ -422,11 +238,11 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def read_map(self, column: JsonColumn, depth: cython.longlong) -> cython.longlong:
+    def read_map(self, column: JsonSink, depth: cython.longlong) -> cython.longlong:
         row: cython.Py_ssize_t = column.append_valid()
-        pair: JsonColumn = column.children[0]
-        key: JsonColumn = pair.children[0]
-        value: JsonColumn = pair.children[1]
+        pair: JsonSink = column.children[0]
+        key: JsonSink = pair.children[0]
+        value: JsonSink = pair.children[1]
         first: cython.Py_ssize_t = pair.count
         at: cython.Py_ssize_t
         before: cython.Py_ssize_t
@@ -479,7 +295,7 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def read_text(self, column: JsonColumn) -> cython.longlong:
+    def read_text(self, column: JsonSink) -> cython.longlong:
         start: cython.Py_ssize_t = self.scan.position + 1
         position: cython.Py_ssize_t = self.scan.plain_text(start)
         row: cython.Py_ssize_t
@@ -513,7 +329,7 @@ class JsonDecoder:
     @cython.cfunc
     @cython.exceptval(-1)
     def read_escaped(
-        self, column: JsonColumn, row: cython.Py_ssize_t, start: cython.Py_ssize_t, position: cython.Py_ssize_t
+        self, column: JsonSink, row: cython.Py_ssize_t, start: cython.Py_ssize_t, position: cython.Py_ssize_t
     ) -> cython.longlong:
         """A text with escapes, of which the bytes from `start` to `position` have none."""
         text: BinarySink = column.text
@@ -583,7 +399,7 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def put_double(self, column: JsonColumn, row: cython.Py_ssize_t) -> cython.longlong:
+    def put_double(self, column: JsonSink, row: cython.Py_ssize_t) -> cython.longlong:
         value: cython.double
         if self.scan.is_integer and (self.scan.digits > 18 or (self.scan.is_negative and self.scan.mantissa == 0)):
             return 0
@@ -605,7 +421,7 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def put_float(self, column: JsonColumn, row: cython.Py_ssize_t) -> cython.longlong:
+    def put_float(self, column: JsonSink, row: cython.Py_ssize_t) -> cython.longlong:
         if (
             self.scan.digits > 18
             or self.scan.mantissa > EXACT_FLOAT
@@ -617,7 +433,7 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def put_integer(self, column: JsonColumn, row: cython.Py_ssize_t) -> cython.longlong:
+    def put_integer(self, column: JsonSink, row: cython.Py_ssize_t) -> cython.longlong:
         """Of a column of integers, decimals or timestamps."""
         value: cython.longlong = self.scan.mantissa
         missing: cython.longlong
@@ -643,7 +459,7 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def put_widest(self, column: JsonColumn, row: cython.Py_ssize_t) -> cython.longlong:
+    def put_widest(self, column: JsonSink, row: cython.Py_ssize_t) -> cython.longlong:
         """An integer of 19 digits, of which the last is not in the mantissa yet."""
         last: cython.longlong
         value: cython.longlong = self.scan.mantissa

@@ -42,7 +42,7 @@ class JsonReader:
         self._schema = schema
         columns = [_column(codec, field, is_utc, is_required=field.name in required) for field in schema]
         self._columns = tuple(columns)
-        self._root = codec.JsonColumn("struct", b"", self._columns)
+        self._root = codec.JsonSink("struct", b"", self._columns)
         self._decoder = codec.JsonDecoder(self._root)
 
     def read(self, values: pyarrow.Array) -> JsonRows:
@@ -76,34 +76,34 @@ def _column(codec: Any, field: pyarrow.Field, is_utc: bool, *, is_required: bool
 
     kind, name, types = field.type, field.name.encode(), pyarrow.types
     if types.is_boolean(kind):
-        return codec.JsonColumn("boolean", name, required=is_required)
+        return codec.JsonSink("boolean", name, required=is_required)
     if types.is_signed_integer(kind):
         bound = 1 << (kind.bit_width - 1)
-        return codec.JsonColumn("integer", name, required=is_required, low=-bound, high=bound - 1)
+        return codec.JsonSink("integer", name, required=is_required, low=-bound, high=bound - 1)
     if types.is_float64(kind):
-        return codec.JsonColumn("double", name, required=is_required)
+        return codec.JsonSink("double", name, required=is_required)
     if types.is_float32(kind):
-        return codec.JsonColumn("float", name, required=is_required)
+        return codec.JsonSink("float", name, required=is_required)
     if types.is_string(kind):
-        return codec.JsonColumn("string", name, required=is_required)
+        return codec.JsonSink("string", name, required=is_required)
     if types.is_decimal128(kind):
         bound = 10 ** min(kind.precision, _DECIMAL_DIGITS) - 1
-        return codec.JsonColumn("decimal", name, required=is_required, low=-bound, high=bound, scale=kind.scale)
+        return codec.JsonSink("decimal", name, required=is_required, low=-bound, high=bound, scale=kind.scale)
     if types.is_timestamp(kind) and kind.unit == "us":
         zoned = -1 if kind.tz is None else int(is_utc)
-        return codec.JsonColumn("timestamp", name, required=is_required, zoned=zoned)
+        return codec.JsonSink("timestamp", name, required=is_required, zoned=zoned)
     if types.is_date32(kind):
-        return codec.JsonColumn("date", name, required=is_required)
+        return codec.JsonSink("date", name, required=is_required)
     if types.is_struct(kind):
         children = tuple(_column(codec, kind.field(index), is_utc) for index in range(kind.num_fields))
-        return codec.JsonColumn("struct", name, children, required=is_required)
+        return codec.JsonSink("struct", name, children, required=is_required)
     if types.is_map(kind) and types.is_string(kind.key_type):
-        pair = codec.JsonColumn(
+        pair = codec.JsonSink(
             "struct", b"", (_column(codec, kind.key_field, is_utc), _column(codec, kind.item_field, is_utc))
         )
-        return codec.JsonColumn("map", name, (pair,), required=is_required)
+        return codec.JsonSink("map", name, (pair,), required=is_required)
     if types.is_list(kind):
-        return codec.JsonColumn("list", name, (_column(codec, kind.value_field, is_utc),), required=is_required)
+        return codec.JsonSink("list", name, (_column(codec, kind.value_field, is_utc),), required=is_required)
     raise UnsupportedType(f"column {field.name!r} is {kind}")
 
 
