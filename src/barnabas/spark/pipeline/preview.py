@@ -28,7 +28,7 @@ def preview(job: Job, sinks: Mapping[str, Sink]) -> dict[str, Any]:
     ways = {"offsets": feeds.by_offsets, "tasks": feeds.by_tasks}
     rows = [
         {"sink": each.sink.name, "view": _view(each), "fed_by": way, "to_read": to_go(at[each.sink.name], latest)}
-        | {"path": each.choice.path.value, "because": each.choice.reason}
+        | {"path": each.choice.path.value, "reason": each.choice.reason}
         for way, some in ways.items()
         for each in some
     ]
@@ -39,7 +39,7 @@ def preview(job: Job, sinks: Mapping[str, Sink]) -> dict[str, Any]:
             "fed_by": "query",
             "to_read": None,
             "path": "spark",
-            "because": "a query with state",
+            "reason": "a query with state",
         }
         for each in feeds.streams
     ]
