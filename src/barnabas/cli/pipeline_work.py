@@ -162,12 +162,13 @@ def working(
 
     check_free(state.lock_file, pipeline.name)
     with (
+        stop_on_signals(lambda text: print(text, file=sys.stderr, flush=True)) as stop,
         spark_session(pipeline.name, master, pipeline.spark, state.directory) as spark,
         write_report(pipeline.name, state, report) as seen,
         reporting(state, progress, json_file, metrics, seen) as reporters,
         watching(spark, reporters.tasks),
-        stop_on_signals(lambda text: print(text, file=sys.stderr, flush=True)) as stop,
     ):
+        stop.listen()
         yield Work(spark, reporters, stop)
 
 

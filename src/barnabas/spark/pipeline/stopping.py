@@ -29,20 +29,34 @@ class StopRequest:
         return self._event.wait(seconds)
 
 
-@contextmanager
-def stop_on_signals(tell: Callable[[str], None]) -> Iterator[StopRequest]:
-    """For the main thread. To be entered when Spark is up: its session has a handler of its own, which kills jobs."""
-    request = StopRequest()
+class StopSignals(StopRequest):
+    """Set by a signal; for the main thread."""
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        if request.is_set:
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def listen(self) -> None:
+        """Handle signals here. To be called again when Spark is up: its session sets a handler of its own, which kills
+        jobs, and fails while the session starts or stops."""
+        for number in SIGNALS:
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.is_set:
             raise KeyboardInterrupt
-        request.set()
-        tell("stopping after this batch; once more to stop at once")
+        self.set()
+        self._tell("stopping after this batch; once more to stop at once")
 
-    before = {number: signal.signal(number, handle) for number in SIGNALS}
+
+@contextmanager
+def stop_on_signals(tell: Callable[[str], None]) -> Iterator[StopSignals]:
+    """To be entered before Spark starts, and left after it has stopped."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    stop = StopSignals(tell)
+    stop.listen()
     try:
-        yield request
+        yield stop
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, handler or signal.SIG_DFL)

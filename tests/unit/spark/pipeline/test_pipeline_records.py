@@ -225,6 +225,16 @@ def test_a_signal_asks_for_a_stop_and_a_second_one_stops_at_once() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_a_signal_asks_for_a_stop_though_spark_has_set_a_handler_of_its_own() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with stop_on_signals(lambda text: None) as stop:
+        signal.signal(signal.SIGINT, lambda number, frame: pytest.fail("Spark's handler"))
+        stop.listen()
+        signal.raise_signal(signal.SIGINT)
+        assert stop.is_set
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_an_error_inside_a_task_is_told_by_its_last_line() -> None:
     stack = (
         "Job aborted\nTraceback (most recent call last):\n  File x\nbarnabas.core.errors.KafkaError: the disk is full\n"
