@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 
+WORTH_A_TASK = 100_000
+"""Offsets. Ranges are cut for the sake of idle cores only if each task gets so many, because each writes its own files."""
+
+
 @dataclass(frozen=True)
 class Loaded:
     files: Sequence[Row]
@@ -39,8 +43,8 @@ def loaded(
     from pyspark import StorageLevel
     from pyspark.sql import functions as f
 
-    cores = spark.sparkContext.defaultParallelism
-    pieces = split_ranges(wanted, min_partitions=cores, max_records=rows.max_records_per_task)
+    tasks = min(spark.sparkContext.defaultParallelism, sum(one.size for one in wanted) // WORTH_A_TASK)
+    pieces = split_ranges(wanted, min_partitions=tasks, max_records=rows.max_records_per_task)
     frame = _results(spark, rows, pieces, ranges, target).persist(StorageLevel.DISK_ONLY)
     try:
         found = frame.where(f.col("kind") != UNSURE).drop(*rows.columns).collect()
