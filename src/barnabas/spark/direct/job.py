@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 WORTH_A_TASK = 100_000
-"""Offsets. Ranges are cut for idle cores only if each task gets at least these, because each writes files of its own."""
+"""Offsets. Ranges are cut for idle cores only if each task gets this many, because each writes files of its own."""
 
 
 @dataclass(frozen=True)
