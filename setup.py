@@ -2,7 +2,7 @@
 
 Everything else about the package stands in pyproject.toml.
 
-The codec: five modules of `barnabas.records` become the extension `barnabas.records._codec_c`. It is optional: where
+The codec: eight modules of `barnabas.records` become the extension `barnabas.records._codec_c`. It is optional: where
 it cannot be built, a notice is printed and the codec runs as plain Python. With BARNABAS_REQUIRE_COMPILED=1 that is an
 error instead. Cython gets the sources joined, with Cython's own imports in place of theirs, and with the digest by
 which `barnabas.records.engine` tells whether the extension still fits them.
@@ -23,26 +23,38 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
 MODULE = "barnabas.records._codec_c"
-CODECS = ("codec", "column_codec", "row_codec", "compaction_codec", "append_codec")
+CODECS = (
+    "codec",
+    "column_codec",
+    "row_codec",
+    "compaction_codec",
+    "append_codec",
+    "json_scanner",
+    "json_sinks",
+    "json_codec",
+)
 SOURCES = [Path("src/barnabas/records", name + ".py") for name in CODECS]
 MARK = "# The build puts other imports in place of what stands above (see setup.py).\n"
 PREAMBLE = """
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from hashlib import blake2s
 
 import cython
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
-from cython.cimports.libc.string import memcpy
+from cython.cimports.libc.string import memcmp, memcpy
 
 from barnabas.records.batch import HEADER_SIZE, LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader, CorruptBatch
 from barnabas.records.record import Header, Record
 
 Bytes = cython.typedef(cython.const[cython.uchar][::1])
+Doubles = cython.typedef(cython.const[cython.double][::1])
 Int32s = cython.typedef(cython.const[cython.int][::1])
 Int64s = cython.typedef(cython.const[cython.longlong][::1])
 MutableBytes = cython.typedef(cython.uchar[::1])
+MutableDoubles = cython.typedef(cython.double[::1])
 MutableInt32s = cython.typedef(cython.int[::1])
 MutableInt64s = cython.typedef(cython.longlong[::1])
 """

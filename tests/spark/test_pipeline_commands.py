@@ -101,6 +101,10 @@ def test_a_pipeline_is_planned_run_told_audited_and_compacted(
         ("dead-letters", "offsets", 25),
         ("lake", "offsets", 25),
     ]
+    assert [(each["path"], each["reason"]) for each in plan["sinks"]] == [
+        ("spark", "the rows need Spark"),
+        ("direct", "tasks decode and write with Arrow"),
+    ]
     assert [(each["batch"], each["from"], each["to"]) for each in plan["batches"]] == [(0, 0, 20), (1, 20, 25)]
     ran = pipeline("run", file, "--progress", "json", "--json", bench.place / "more.jsonl", "-o", "json")
     assert printed(ran)["rows"] == {"dead-letters": 1, "lake": 24}

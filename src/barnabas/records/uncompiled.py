@@ -7,7 +7,7 @@ Decorators do nothing, C types are Python's, and the C functions are never reach
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, NoReturn, TypeAlias, TypeVar, overload
 
 Decorated = TypeVar("Decorated")
 
@@ -16,14 +16,17 @@ compiled = False
 Py_ssize_t = int
 bint = bool
 longlong = int
+double = float
 ulonglong = int
 p_const_uchar = bytes
 p_uchar = bytearray | memoryview
 
 Bytes = bytes | bytearray | memoryview
+Doubles: TypeAlias = "memoryview[float]"
 Int32s = memoryview
 Int64s = memoryview
 MutableBytes = bytearray | memoryview
+MutableDoubles: TypeAlias = "memoryview[float]"
 MutableInt32s = memoryview
 MutableInt64s = memoryview
 NULL = None
@@ -53,4 +56,5 @@ def _only_compiled(*_: Any) -> NoReturn:
     raise NotImplementedError("this is C's, and codec.py asks for it only when it is compiled")
 
 
-address = cast = memcpy = PyByteArray_AS_STRING = PyByteArray_FromStringAndSize = PyByteArray_Resize = _only_compiled
+address = cast = memcmp = memcpy = _only_compiled
+PyByteArray_AS_STRING = PyByteArray_FromStringAndSize = PyByteArray_Resize = _only_compiled

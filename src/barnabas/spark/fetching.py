@@ -33,6 +33,17 @@ def read_range(
     options: ReadOptions, columns: Sequence[str], wanted: OffsetRange, topic_id: bytes | None = None
 ) -> Generator[pyarrow.RecordBatch, None, None]:
     """The rows of a range as Arrow batches with these columns; of the topic with that id, where it is known."""
+    if options.decoding is not None:
+        from barnabas.spark.decoded_rows import decode_batches
+
+        yield from decode_batches(_read_raw(options, columns, wanted, topic_id), columns, options.decoding)
+    else:
+        yield from _read_raw(options, columns, wanted, topic_id)
+
+
+def _read_raw(
+    options: ReadOptions, columns: Sequence[str], wanted: OffsetRange, topic_id: bytes | None
+) -> Generator[pyarrow.RecordBatch, None, None]:
     show_warnings()
     spare_loaded_modules()
     rows = RowBatches(columns, wanted)

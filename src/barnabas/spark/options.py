@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from barnabas.client.list_offsets import EARLIEST, LATEST, Isolation
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.options import WrongOption
+from barnabas.spark.decoding import Decoding
 from barnabas.spark.kafka_options import CONSUMER, KafkaOptions, is_kafka_option, parse_kafka_options
 from barnabas.spark.offsets import AtOffsets, AtTimes, Earliest, Latest, Limit, parse_offsets
 from barnabas.spark.option_values import (
@@ -66,6 +67,8 @@ class ReadOptions:
     group: str | None
     group_prefix: str
     poll_timeout_ms: int
+    decoding: Decoding | None = None
+    """How tasks decode values, where they are to."""
 
     @property
     def isolation(self) -> Isolation:
@@ -108,6 +111,13 @@ def _times(option: str, given: str) -> dict[TopicPartition, int]:
     return parse_offsets(option, given, lowest=0)
 
 
+def _decoding(option: str, given: str) -> Decoding:
+    try:
+        return Decoding.load(given)
+    except (ValueError, KeyError, TypeError) as problem:
+        raise wrong(option, given, f"what a pipeline writes there: {problem}") from None
+
+
 _TOPICS: Mapping[str, Parse[Topics]] = {
     "subscribe": lambda option, given: Subscribe(words(option, given)),
     "subscribePattern": _pattern,
@@ -139,10 +149,12 @@ _OPTIONS: Mapping[str, Parse[Any]] = {
     "pushFilters": boolean,
     "groupIdPrefix": text,
     "kafkaConsumer.pollTimeoutMs": number(1),
+    "decoding": _decoding,
     "fetchOffset.numRetries": number(0),
     "fetchOffset.retryIntervalMs": number(0),
 }
-"""The last two are taken for the sake of Spark's own source: our client has a time for retries, not a number."""
+"""`decoding` is for pipelines. The last two are taken for the sake of Spark's own source: our client has a time for
+retries, not a number."""
 
 
 def parse_columns(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -154,6 +166,11 @@ def parse_columns(options: Mapping[str, str]) -> tuple[str, ...]:
 def named_columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
     """Those that `columns` names, if it is given."""
     return parse_all(options, {"columns": _columns}).get("columns")
+
+
+def parse_decoding(options: Mapping[str, str]) -> Decoding | None:
+    """How tasks decode values, where they are to."""
+    return parse_all(options, {"decoding": _decoding}).get("decoding")
 
 
 def parse_batch_options(options: Mapping[str, str]) -> ReadOptions:
@@ -209,6 +226,7 @@ def _read_options(options: Mapping[str, str], given: Mapping[str, Any], begin: L
         group=kafka.settings.get("group"),
         group_prefix=given.get("groupIdPrefix", "spark-barnabas-source"),
         poll_timeout_ms=given.get("kafkaConsumer.pollTimeoutMs", 120_000),
+        decoding=given.get("decoding"),
     )
 
 

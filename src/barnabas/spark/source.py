@@ -23,27 +23,38 @@ class BarnabasSource(DataSource):
         return "barnabas"
 
     def schema(self) -> StructType:
-        from barnabas.spark.options import parse_columns
+        from barnabas.spark.options import parse_columns, parse_decoding
         from barnabas.spark.schema import spark_schema
 
-        return spark_schema(parse_columns(self.options))
+        columns, decoding = parse_columns(self.options), parse_decoding(self.options)
+        if decoding is None:
+            return spark_schema(columns)
+        from barnabas.spark.decoded_rows import decoded_schema
+
+        return decoded_schema(columns, decoding)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from barnabas.spark.options import named_columns, parse_batch_options
+        from barnabas.spark.options import parse_batch_options
         from barnabas.spark.reader import BatchReader, FilteringBatchReader
-        from barnabas.spark.schema import chosen_columns
 
         options = parse_batch_options(self.options)
         reader = FilteringBatchReader if options.push_filters else BatchReader
-        return reader(options, chosen_columns(schema, named_columns(self.options)))
+        return reader(options, self._columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from barnabas.spark.options import named_columns, parse_stream_options
-        from barnabas.spark.schema import chosen_columns
+        from barnabas.spark.options import parse_stream_options
         from barnabas.spark.stream_reader import StreamReader
 
-        columns = chosen_columns(schema, named_columns(self.options))
-        return StreamReader(parse_stream_options(self.options), columns)
+        return StreamReader(parse_stream_options(self.options), self._columns(schema))
+
+    def _columns(self, schema: StructType) -> tuple[str, ...]:
+        """Those of the records."""
+        from barnabas.spark.options import named_columns, parse_columns, parse_decoding
+        from barnabas.spark.schema import chosen_columns
+
+        if parse_decoding(self.options) is not None:
+            return parse_columns(self.options)
+        return chosen_columns(schema, named_columns(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from barnabas.spark.write_options import parse_batch_write_options

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from barnabas.records import append_codec, codec, column_codec, compaction_codec, engine, row_codec
+from barnabas.records import append_codec, codec, column_codec, compaction_codec, engine, json_codec, row_codec
 
 
 @pytest.fixture(params=["compiled", "uncompiled"])
@@ -14,19 +14,19 @@ def either_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     use_engine(request.param, monkeypatch)
 
 
+CODECS = {
+    "codec": codec,
+    "column_codec": column_codec,
+    "row_codec": row_codec,
+    "compaction_codec": compaction_codec,
+    "append_codec": append_codec,
+    "json_codec": json_codec,
+}
+
+
 def use_engine(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if name == "uncompiled":
-        monkeypatch.setattr(engine, "codec", codec)
-        monkeypatch.setattr(engine, "column_codec", column_codec)
-        monkeypatch.setattr(engine, "row_codec", row_codec)
-        monkeypatch.setattr(engine, "compaction_codec", compaction_codec)
-        monkeypatch.setattr(engine, "append_codec", append_codec)
-    else:
-        choice = engine.choose(pure=False)
-        if not choice.compiled:
-            (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(choice.reason)
-        monkeypatch.setattr(engine, "codec", choice.codec)
-        monkeypatch.setattr(engine, "column_codec", choice.column_codec)
-        monkeypatch.setattr(engine, "row_codec", choice.row_codec)
-        monkeypatch.setattr(engine, "compaction_codec", choice.compaction_codec)
-        monkeypatch.setattr(engine, "append_codec", choice.append_codec)
+    choice = engine.choose(pure=False)
+    if name == "compiled" and not choice.compiled:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(choice.reason)
+    for each, module in CODECS.items():
+        monkeypatch.setattr(engine, each, getattr(choice, each) if name == "compiled" else module)

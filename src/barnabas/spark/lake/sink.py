@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.client.options import WrongOption
 from barnabas.core.errors import KafkaError
+from barnabas.spark.direct.rows import DirectRows
 from barnabas.spark.lake.audit import audit
 from barnabas.spark.lake.commit import LatePolicy, Observation
 from barnabas.spark.lake.compact import compact
+from barnabas.spark.lake.direct_staging import stage_direct
 from barnabas.spark.lake.errors import LakeError
 from barnabas.spark.lake.evolution import Evolution, Schema, evolved
 from barnabas.spark.lake.filesystem import HadoopFileSystem
@@ -32,7 +34,7 @@ from barnabas.spark.lake.lake import Lake, LakePolicy
 from barnabas.spark.lake.manifest import State, Table
 from barnabas.spark.lake.manifest_log import ManifestLog
 from barnabas.spark.lake.names import batch_name, ranges_name
-from barnabas.spark.lake.staging import Staging, check_frame, stage
+from barnabas.spark.lake.staging import Staging, check_columns, stage
 from barnabas.spark.lake.tasks import OnDone, Task, plan_tasks, run_tasks
 from barnabas.spark.lake.topics import observe
 from barnabas.spark.option_values import milliseconds
@@ -41,6 +43,7 @@ from barnabas.spark.ranges import OffsetRange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 log = logging.getLogger(__name__)
 
@@ -122,8 +125,10 @@ class LakeSink:
     def lake(self) -> Lake:
         return self._opened().lake
 
-    def write(self, frame: DataFrame, batch: Batch, begins: Offsets | None = None) -> int:
+    def write(self, rows: DataFrame | DirectRows, batch: Batch, begins: Offsets | None = None) -> int:
         """`begins` tells where a load begins whose batches come in any order; other loads begin with their first."""
+        from pyspark.sql.types import StructType
+
         opened = self._opened()
         state = opened.lake.state()
         if batch.is_by_offsets:
@@ -135,9 +140,15 @@ class LakeSink:
             missing, ranges, is_done = (), (), state.has_query_batch(batch.query_id, batch.number)
         if is_done:
             return 0
-        rows, schema = self._fitted(_only(frame, batch, missing), state)
+        schema = self._evolved(rows.schema, state)
+        columns = StructType.fromJson(dict(schema))
         staging = opened.lake.new_staging(ranges_name(ranges) if ranges else batch_name(batch.query_id, batch.number))
-        staged = stage(opened.spark, opened.fs, rows, staging, ranges, self.settings.staging)
+        how = self.settings.staging
+        if isinstance(rows, DirectRows):
+            staged = stage_direct(opened.spark, opened.fs, rows, staging, ranges, missing, how, columns)
+        else:
+            frame = _only(rows, batch, missing).to(columns)
+            staged = stage(opened.spark, opened.fs, frame, staging, ranges, how)
         opened.lake.load(
             staged,
             staging=staging,
@@ -154,7 +165,7 @@ class LakeSink:
 
     def write_tasks(
         self,
-        frame_of: Callable[[Batch], DataFrame],
+        rows_of: Callable[[Batch], DataFrame | DirectRows],
         batch: Batch,
         max_records: int,
         is_stopped: Callable[[], bool] = lambda: False,
@@ -171,12 +182,28 @@ class LakeSink:
 
         return run_tasks(
             tasks,
-            lambda task: frame_of(part(task)),
-            lambda frame, task: self.write(frame, part(task), batch.start),
+            lambda task: rows_of(part(task)),
+            lambda rows, task: self.write(rows, part(task), batch.start),
             parallel=opened.spark.sparkContext.defaultParallelism,
             is_stopped=is_stopped,
             on_done=on_done,
         )
+
+    def direct_obstacle(self) -> str | None:
+        from barnabas.spark.direct.hour_files import codec_of
+
+        settings = self.settings
+        if settings.format is not FileFormat.PARQUET:
+            return f"{settings.format.value} files are written by Spark"
+        place = self._open.fs.root if self._open else settings.path
+        scheme = place.partition(":/")[0] if ":/" in place else "file"
+        if scheme != "file":
+            return f"files on {scheme} are written by Spark"
+        try:
+            codec_of(settings.options)
+        except KeyError as unknown:
+            return f"option {unknown} is for Spark's writer"
+        return None
 
     def audit(self, spark: SparkSession) -> Sequence[Mapping[str, Any]]:
         return audit(spark, self.settings.path, self.settings.options, self.source_options)
@@ -189,15 +216,13 @@ class LakeSink:
     def close(self) -> None:
         self._open = None
 
-    def _fitted(self, frame: DataFrame, state: State) -> tuple[DataFrame, Schema]:
-        """The rows with the columns of the lake, which may be more than before."""
-        from pyspark.sql.types import StructType
-
+    def _evolved(self, rows: StructType, state: State) -> Schema:
+        """The columns of the lake with these rows in it, which may be more than before."""
         settings = self.settings
-        check_frame(frame, settings.time, settings.date_name, settings.hour_name)
-        schema = evolved(state.schema, frame.schema.jsonValue(), settings.evolution)
+        check_columns(rows, settings.time, settings.date_name, settings.hour_name)
+        schema = evolved(state.schema, rows.jsonValue(), settings.evolution)
         check_format(settings.format, schema)
-        return frame.to(StructType.fromJson(dict(schema))), schema
+        return schema
 
     def _seen(self) -> Observation | None:
         """Hours can wait: that a broker is away for a moment must not stop a load that is done."""

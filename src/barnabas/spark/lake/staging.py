@@ -21,6 +21,7 @@ from barnabas.spark.ranges import OffsetRange
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 RANGE, HOUR = "lake_range", "lake_hour"
 ORDER = (TOPIC, PARTITION, OFFSET)
@@ -65,9 +66,9 @@ def stage(
         return _counted(spark, fs, placed, directory, places, how)
 
 
-def check_frame(frame: DataFrame, time_column: str, date_name: str, hour_name: str) -> None:
-    """Tell what would go wrong later, or in the hands of a reader."""
-    types = dict(frame.dtypes)
+def check_columns(rows: StructType, time_column: str, date_name: str, hour_name: str) -> None:
+    """Raise what would go wrong later, or in the hands of a reader."""
+    types = {each.name: each.dataType.simpleString() for each in rows}
     if time_column not in types:
         raise WrongSchema(f"the rows have no column {time_column!r} to tell their hour; they have {', '.join(types)}")
     if types[time_column] != "timestamp":

@@ -156,29 +156,32 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """A view made of earlier ones: by SQL, by a Python function, or by a window."""
+    """A view made of earlier ones: by SQL, by a function of DataFrames or of Arrow batches, or by a window."""
 
     name: str
     sql: str | None = None
     python: str | None = None
+    """The dotted name of a function from DataFrame to DataFrame."""
+    arrow: str | None = None
+    """The dotted name of a function from pyarrow.RecordBatch to pyarrow.RecordBatch, which is run in the tasks."""
     window: Window | None = None
     from_: str | None = None
-    """The view that a Python function or a window reads."""
+    """The view that a function or a window reads."""
     watermark: Watermark | None = None
 
     def __post_init__(self) -> None:
         check_view_name(self.name)
-        given = [key for key in ("sql", "python", "window") if getattr(self, key) is not None]
+        given = [key for key in ("sql", "python", "arrow", "window") if getattr(self, key) is not None]
         if len(given) != 1:
-            raise Misfit(f"transform {self.name!r} needs one of sql, python, window; {len(given)} are given")
+            raise Misfit(f"transform {self.name!r} needs one of sql, python, arrow, window; {len(given)} are given")
         if (self.from_ is None) != (self.sql is not None):
             raise Misfit(
                 "SQL names its views itself" if self.sql else f"{given[0]} needs `from`, the view it reads", "from"
             )
-        if self.python is not None and "." not in self.python:
-            raise Misfit(
-                f"{self.python!r} is not the dotted name of a function, such as shop.functions.clean", "python"
-            )
+        for key in ("python", "arrow"):
+            dotted = getattr(self, key)
+            if dotted is not None and "." not in dotted:
+                raise Misfit(f"{dotted!r} is not the dotted name of a function, such as shop.functions.clean", key)
 
 
 class Emit(StrEnum):

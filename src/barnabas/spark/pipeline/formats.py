@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from barnabas.spark.decoded_rows import PARSED
 from barnabas.spark.pipeline.avro import AvroReader, load_schema, spark_type
 from barnabas.spark.pipeline.definition import Format, Source
 from barnabas.spark.pipeline.errors import PipelineError
@@ -86,6 +87,8 @@ class Decoder:
         parsed = records.withColumn(_PARSED, _PARSERS[self.source.format](self))
         if self.source.format is Format.JSON:
             parsed = parsed.withColumn(_PARSED, _unwrapped())
+        if PARSED in records.columns:  # by tasks, but for values that they were unsure of
+            parsed = parsed.withColumn(_PARSED, f.coalesce(f.col(PARSED), f.col(_PARSED)))
         is_read = f.col(_PARSED).isNotNull()
         if self.source.format is Format.CSV:
             is_read &= f.col(_PARSED)[_CORRUPT].isNull()

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.client.metadata import TopicPartition
 from barnabas.spark.offsets import nested
+from barnabas.spark.options import parse_batch_options
 from barnabas.spark.pipeline.across import marked
-from barnabas.spark.pipeline.definition import DataLoss, Pipeline, Source
+from barnabas.spark.pipeline.definition import DataLoss, Pipeline, Source, Transform
 from barnabas.spark.pipeline.formats import Decoder, make_decoder
+from barnabas.spark.pipeline.paths import decoding_of, direct_chain, undecodable
 from barnabas.spark.pipeline.sinks import Offsets
 from barnabas.spark.pipeline.topics import Layout
-from barnabas.spark.pipeline.transforms import build_views
+from barnabas.spark.pipeline.transforms import build_views, load_arrow_function, ship
+from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.schema import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from barnabas.spark.direct.rows import DirectRows
 
 Views = Mapping[str, "DataFrame"]
 _WHOLE_RECORD = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
@@ -31,6 +37,7 @@ class Frames:
         self._spark = spark
         self._pipeline = pipeline
         self._functions_in = functions_in
+        self._direct_schemas: dict[str, StructType] = {}
         self.decoders = {source.name: make_decoder(source) for source in pipeline.sources}
 
     def rehearsal(self) -> Views:
@@ -50,7 +57,7 @@ class Frames:
                 records = self._range(decoder.source, decoder.columns, dict.fromkeys(ends, _EARLIEST), ends)
             else:
                 starts, ends = layout.part(name, start), layout.part(name, end)
-                records = self._range(decoder.source, decoder.columns, starts, ends)
+                records = self._range(decoder.source, decoder.columns, starts, ends, self._decoding(decoder))
             rows[name] = self._rows(decoder, records)
         return self._build(rows)
 
@@ -64,25 +71,69 @@ class Frames:
                 records = self._spark.read.format("barnabas").options(**self._kafka(), **options).load()
             else:
                 options |= {"startingOffsets": _json(layout.part(name, start)), **_on_loss(source)}
+                options |= self._decoding(decoder)
                 if self._pipeline.max_records_per_batch is not None:
                     options["maxOffsetsPerTrigger"] = str(self._pipeline.max_records_per_batch)
                 records = self._spark.readStream.format("barnabas").options(**self._kafka(), **options).load()
             rows[name] = self._rows(decoder, records)
         return self._build(rows)
 
+    def direct(self, layout: Layout, view: str) -> DirectRows:
+        """A view that `paths` has found fit for the direct path, for tasks to load."""
+        source, transforms = direct_chain(self._pipeline, view)
+        decoder = self.decoders[source.name]
+        functions = [load_arrow_function(str(each.arrow), self._functions_in) for each in transforms]
+        for function in functions:
+            ship(self._spark, function)
+
+        def decode(records: DataFrame) -> DataFrame:
+            return self._build({source.name: self._rows(decoder, records)}, only=[source, *transforms])[view]
+
+        if view not in self._direct_schemas:
+            self._direct_schemas[view] = self.rehearsal()[view].schema
+        rows = self._direct_rows(layout, decoder, decoder.columns)
+        return replace(rows, functions=functions, schema=self._direct_schemas[view], decode=decode)
+
+    def _direct_rows(self, layout: Layout, decoder: Decoder, columns: Sequence[str]) -> DirectRows:
+        """The rows of a source itself."""
+        from barnabas.spark.direct.rows import DirectRows
+
+        source = decoder.source
+        options = {**self._kafka(), **source.topic_options(), **_on_loss(source)}
+        return DirectRows(
+            options=parse_batch_options({name.lower(): value for name, value in options.items()}),  # as Spark does
+            topic_ids={name: bytes.fromhex(topic_id) for name, topic_id in layout.topic_ids.items()},
+            columns=columns,
+            decoding=decoding_of(self._spark, decoder),
+            key=source.key,
+            functions=(),
+            schema=decoder.schema,
+            decode=lambda records: self._rows(decoder, records),
+            max_records_per_task=self._pipeline.max_records_per_task,
+        )
+
     def bad_records(self, layout: Layout, start: Offsets, end: Offsets) -> dict[str, DataFrame]:
         """By source, the raw records between offsets that cannot be read, with all that belongs to them."""
+        from barnabas.spark.direct.job import unsure_records
+
         found = {}
         for name, decoder in self.decoders.items():
             starts, ends = layout.part(name, start), layout.part(name, end)
-            found[name] = decoder.bad(self._range(decoder.source, _WHOLE_RECORD, starts, ends))
+            if undecodable(self._spark, decoder) is None:
+                rows = self._direct_rows(layout, decoder, _WHOLE_RECORD)
+                ranges = [OffsetRange(*where, first, ends[where]) for where, first in starts.items()]
+                records = unsure_records(self._spark, rows, ranges)
+            else:
+                records = self._range(decoder.source, _WHOLE_RECORD, starts, ends)
+            found[name] = decoder.bad(records)
         return found
 
     def _rows(self, decoder: Decoder, records: DataFrame) -> DataFrame:
         return decoder.decode(records, stop_at_bad=self._pipeline.dead_letters is None)
 
-    def _build(self, rows: Views) -> Views:
-        return build_views(self._spark, self._pipeline, rows, self._functions_in)
+    def _build(self, rows: Views, only: Sequence[Source | Transform] | None = None) -> Views:
+        views = self._pipeline.views if only is None else only
+        return build_views(self._spark, views, rows, self._functions_in)
 
     def _kafka(self) -> dict[str, str]:
         return self._pipeline.cluster.source_options()
@@ -90,7 +141,20 @@ class Frames:
     def _nothing(self, schema: StructType) -> DataFrame:
         return self._spark.createDataFrame([], schema)
 
-    def _range(self, source: Source, columns: Sequence[str], start: Offsets, end: Offsets) -> DataFrame:
+    def _decoding(self, decoder: Decoder) -> dict[str, str]:
+        """The option by which tasks decode the values of a source, where they can."""
+        if undecodable(self._spark, decoder) is not None:
+            return {}
+        return {"decoding": decoding_of(self._spark, decoder).dump()}
+
+    def _range(
+        self,
+        source: Source,
+        columns: Sequence[str],
+        start: Offsets,
+        end: Offsets,
+        decoding: Mapping[str, str] | None = None,
+    ) -> DataFrame:
         if not start:
             return self._nothing(spark_schema(columns))
         assigned: dict[str, list[int]] = {}
@@ -103,6 +167,7 @@ class Frames:
             "columns": ",".join(columns),
             "maxRecordsPerPartition": str(self._pipeline.max_records_per_task),
             **_on_loss(source),
+            **(decoding or {}),
         }
         return self._spark.read.format("barnabas").options(**self._kafka(), **options).load()
 

@@ -15,6 +15,7 @@ from barnabas.spark.pipeline import dead_letters
 from barnabas.spark.pipeline.definition import DEAD_LETTERS, Mode
 from barnabas.spark.pipeline.job import Job, Totals
 from barnabas.spark.pipeline.origin import check_within, find_origin, tell_removed
+from barnabas.spark.pipeline.paths import BY_SPARK, Choice, Path
 from barnabas.spark.pipeline.plan import batch_of, earliest, is_new, next_plan, position
 from barnabas.spark.pipeline.progress import Meter
 from barnabas.spark.pipeline.sinks import Batch, Offsets, Sink
@@ -24,6 +25,8 @@ from barnabas.spark.pipeline.topics import Layout, Positions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from barnabas.spark.direct.rows import DirectRows
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetSink:
@@ -32,6 +35,7 @@ class OffsetSink:
     sink: Sink
     view: str | None
     sources: tuple[str, ...]
+    choice: Choice = BY_SPARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +140,18 @@ class OffsetRun:
             )
         )
 
-    def _frames(self, plan: Plan, layout: Layout) -> Callable[[OffsetSink, Batch], DataFrame]:
+    def _frames(self, plan: Plan, layout: Layout) -> Callable[[OffsetSink, Batch], DataFrame | DirectRows]:
         """Gives a sink its rows of a batch; sinks that are equally far share the views."""
         frames = self._job.frames
         made: dict[str, Mapping[str, DataFrame]] = {}
 
-        def frame_of(each: OffsetSink, batch: Batch) -> DataFrame:
+        def frame_of(each: OffsetSink, batch: Batch) -> DataFrame | DirectRows:
             if each.view is None:
                 bad = frames.bad_records(layout, batch.start, batch.end)
                 name = self._span.pipeline if self._span else self._job.pipeline.name
                 return dead_letters.dead_letters(bad, frames.decoders, name)
+            if each.choice.path is Path.DIRECT:
+                return frames.direct(layout, each.view)
             key = repr(sorted(batch.start.items()))
             if key not in made:
                 made[key] = frames.of_ranges(layout, batch.start, batch.end, plan.tables)

@@ -28,10 +28,21 @@ def preview(job: Job, sinks: Mapping[str, Sink]) -> dict[str, Any]:
     ways = {"offsets": feeds.by_offsets, "tasks": feeds.by_tasks}
     rows = [
         {"sink": each.sink.name, "view": _view(each), "fed_by": way, "to_read": to_go(at[each.sink.name], latest)}
+        | {"path": each.choice.path.value, "reason": each.choice.reason}
         for way, some in ways.items()
         for each in some
     ]
-    rows += [{"sink": each.sink.name, "view": each.view, "fed_by": "query", "to_read": None} for each in feeds.streams]
+    rows += [
+        {
+            "sink": each.sink.name,
+            "view": each.view,
+            "fed_by": "query",
+            "to_read": None,
+            "path": "spark",
+            "reason": "a query with state",
+        }
+        for each in feeds.streams
+    ]
     last = job.state.last_plan()
     first = 0 if last is None else last.number + 1
     plans = plans_ahead(first, earliest(at.values()), latest, job.pipeline.max_records_per_batch)

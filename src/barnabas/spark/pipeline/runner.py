@@ -20,6 +20,7 @@ from barnabas.spark.pipeline.frames import Frames
 from barnabas.spark.pipeline.job import Job, Totals
 from barnabas.spark.pipeline.lock import run_lock
 from barnabas.spark.pipeline.offset_run import OffsetRun, OffsetSink
+from barnabas.spark.pipeline.paths import choose_path
 from barnabas.spark.pipeline.reporters import Reporter, Reporters
 from barnabas.spark.pipeline.sinks import Sink, SinkContext, TaskSink, sink_kind
 from barnabas.spark.pipeline.state import State
@@ -163,7 +164,9 @@ class Feeds:
 def sort_sinks(job: Job, sinks: Mapping[str, Sink]) -> Feeds:
     pipeline, views = job.pipeline, job.frames.rehearsal()
     met = {name: meetings(view) for name, view in views.items()}
-    by_offsets, by_tasks, streams = [], [], []
+    by_offsets: list[OffsetSink] = []
+    by_tasks: list[OffsetSink] = []
+    streams: list[StreamSink] = []
     if DEAD_LETTERS in sinks:
         everything = tuple(source.name for source in pipeline.sources)
         by_offsets.append(OffsetSink(sinks[DEAD_LETTERS], None, everything))
@@ -174,10 +177,10 @@ def sort_sinks(job: Job, sinks: Mapping[str, Sink]) -> Feeds:
             raise PipelineError(f"sink {definition.name!r}: view {view!r} reads tables only; a stream has to drive it")
         if met[view] and _needs_state(pipeline, definition, met):
             streams.append(StreamSink(sink, view, definition.head.emit))
-        elif pipeline.mode is Mode.BATCH and not met[view] and isinstance(sink, TaskSink):
-            by_tasks.append(OffsetSink(sink, view, driving))
         else:
-            by_offsets.append(OffsetSink(sink, view, driving))
+            choice = choose_path(pipeline, definition, sink, job.frames.decoders, job.spark)
+            in_tasks = pipeline.mode is Mode.BATCH and not met[view] and isinstance(sink, TaskSink)
+            (by_tasks if in_tasks else by_offsets).append(OffsetSink(sink, view, driving, choice))
     return Feeds(by_offsets, by_tasks, streams)
 
 

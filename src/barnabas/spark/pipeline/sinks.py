@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from barnabas.spark.direct.rows import DirectRows
     from barnabas.spark.ranges import OffsetRange
 
 TopicPartition = tuple[str, int]
@@ -69,7 +70,7 @@ class Sink(Protocol):
     def done_offsets(self) -> Offsets | None:
         """The next offset by partition, as committed with the data: the truth on restart. None: nothing yet."""
 
-    def write(self, frame: DataFrame, batch: Batch) -> int:
+    def write(self, rows: Any, batch: Batch) -> int:
         """Write a batch exactly once and return its rows; 0, and nothing written, for one that is done."""
 
     def close(self) -> None:
@@ -85,7 +86,7 @@ class TaskSink(Protocol):
 
     def write_tasks(
         self,
-        frame_of: Callable[[Batch], DataFrame],
+        rows_of: Callable[[Batch], DataFrame | DirectRows],
         batch: Batch,
         max_records: int,
         is_stopped: Callable[[], bool],
@@ -95,6 +96,14 @@ class TaskSink(Protocol):
 
         Each task is committed by itself, and told to `on_done` with its rows. After a stop no other begins.
         """
+
+
+@runtime_checkable
+class DirectSink(Protocol):
+    """A sink whose `write` also takes rows that tasks load by themselves, without Spark's DataFrames."""
+
+    def direct_obstacle(self) -> str | None:
+        """Why it cannot take them as it is set up, if it cannot."""
 
 
 @runtime_checkable

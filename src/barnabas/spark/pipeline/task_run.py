@@ -7,14 +7,21 @@ the next run, and a run that was killed goes on with what is missing.
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from barnabas.spark.pipeline.job import Job, Totals
 from barnabas.spark.pipeline.offset_run import OffsetSink
 from barnabas.spark.pipeline.origin import check_within, find_origin, tell_removed
+from barnabas.spark.pipeline.paths import Path
 from barnabas.spark.pipeline.plan import is_new, position
 from barnabas.spark.pipeline.progress import Meter
 from barnabas.spark.pipeline.sinks import Batch, Offsets, TaskSink
 from barnabas.spark.ranges import OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from barnabas.spark.direct.rows import DirectRows
 
 
 class TaskRun:
@@ -51,8 +58,13 @@ class TaskRun:
                 done[piece.topic, piece.partition] += piece.size
             self._report(meter, sum(piece.size for piece in task), rows, dict(done), latest)
 
+        def rows_of(part: Batch) -> DataFrame | DirectRows:
+            if self._target.choice.path is Path.DIRECT:
+                return job.frames.direct(layout, view)
+            return job.frames.of_ranges(layout, part.start, part.end, latest)[view]
+
         sink.write_tasks(
-            lambda batch: job.frames.of_ranges(layout, batch.start, batch.end, latest)[view],
+            rows_of,
             batch,
             job.pipeline.max_records_per_task,
             lambda: job.stop.is_set,

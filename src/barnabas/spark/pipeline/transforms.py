@@ -1,28 +1,33 @@
-"""Views made of views: Spark SQL, Python functions by dotted name, windows."""
+"""Views made of views: Spark SQL, functions by dotted name, windows."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from barnabas.spark.pipeline.definition import Pipeline, Transform, Watermark, Window
+from barnabas.spark.pipeline.definition import Source, Transform, Watermark, Window
 from barnabas.spark.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from barnabas.spark.direct.task import ArrowFunction
+
 
 def build_views(
-    spark: SparkSession, pipeline: Pipeline, sources: Mapping[str, DataFrame], functions_in: Path
+    spark: SparkSession,
+    chosen: Sequence[Source | Transform],
+    sources: Mapping[str, DataFrame],
+    functions_in: Path,
 ) -> dict[str, DataFrame]:
-    """Every view by its name, each known to SQL too. What is wrong with one is told with its name."""
+    """The chosen views by name, each known to SQL too. What is wrong with one is reported with its name."""
     from pyspark.errors import PySparkException
 
     views: dict[str, DataFrame] = {}
-    for view in pipeline.views:
+    for view in chosen:
         try:
             if isinstance(view, Transform):
                 frame = _apply(spark, view, views, functions_in)
@@ -51,6 +56,8 @@ def _apply(spark: SparkSession, transform: Transform, views: Mapping[str, DataFr
     frame = views[transform.from_]
     if transform.window is not None:
         return _windowed(frame, transform.window)
+    if transform.arrow is not None:
+        return _in_arrow(spark, load_arrow_function(transform.arrow, functions_in), transform, frame)
     assert transform.python is not None
     return _call(spark, load_function(transform.python, functions_in), transform, frame)
 
@@ -67,6 +74,33 @@ def _windowed(frame: DataFrame, window: Window) -> DataFrame:
     counted = grouped.agg(*(f.expr(expression).alias(name) for name, expression in window.aggregate.items()))
     bounds = (f.col("_window.start").alias("window_start"), f.col("_window.end").alias("window_end"))
     return counted.select(*bounds, *window.group_by, *window.aggregate)
+
+
+def load_arrow_function(dotted: str, directory: Path) -> ArrowFunction:
+    function: Any = load_function(dotted, directory)
+    return function  # type: ignore[no-any-return]
+
+
+def _in_arrow(spark: SparkSession, function: ArrowFunction, transform: Transform, frame: DataFrame) -> DataFrame:
+    import pyarrow
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+    ship(spark, function)
+    empty = to_arrow_schema(frame.schema, timezone="UTC").empty_table().combine_chunks()
+    try:
+        result = function(
+            pyarrow.RecordBatch.from_arrays([each.combine_chunks() for each in empty], schema=empty.schema)
+        )
+    except Exception as error:
+        raise PipelineError(
+            f"view {transform.name!r}: {transform.arrow} failed on a batch without rows: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(result, pyarrow.RecordBatch):
+        raise PipelineError(
+            f"view {transform.name!r}: {transform.arrow} returned {type(result).__name__}, not a RecordBatch"
+        )
+    return frame.mapInArrow(lambda batches: map(function, batches), from_arrow_schema(result.schema))
 
 
 def load_function(dotted: str, directory: Path) -> Callable[[DataFrame], DataFrame]:
@@ -91,7 +125,7 @@ def _call(
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame
 
-    _ship(spark, function)
+    ship(spark, function)
     try:
         result = function(frame)
     except PySparkException:
@@ -107,7 +141,7 @@ def _call(
     return result
 
 
-def _ship(spark: SparkSession, function: Callable[[DataFrame], DataFrame]) -> None:
+def ship(spark: SparkSession, function: Callable[..., Any]) -> None:
     """Let the tasks import the function's module, if it is a lone file; what is installed they have already."""
     file = getattr(sys.modules[function.__module__], "__file__", None)
     if file is not None and "." not in function.__module__ and "site-packages" not in file:

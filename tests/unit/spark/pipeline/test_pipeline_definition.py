@@ -146,7 +146,7 @@ def test_sql_reads_the_views_that_it_names() -> None:
         ("    schema: id STRING\n", "", 14, "format json needs a schema"),
         ("    topics: users\n", "", 14, "source 'users' needs either topics or a pattern"),
         ("size: 1 minute", "size: 1 minute\n      gap: 1 minute", 24, "either a size, or the gap"),
-        ("from: known", "python: clean", 21, "needs one of sql, python, window; 2 are given"),
+        ("from: known", "python: clean", 21, "needs one of sql, python, arrow, window; 2 are given"),
         ("name: clicks\ncluster", "name: a b\ncluster", 1, "name 'a b' has other characters"),
         ("mode: micro-batch", "mode: [batch]", 4, "mode is a list, not a word"),
         ("mode: micro-batch", "mode: batch\nmode: batch", 5, "has the key 'mode' twice"),

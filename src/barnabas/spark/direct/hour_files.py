@@ -1,0 +1,227 @@
+"""Writes the rows of one task as Parquet files, one or more for each hour.
+
+Rows gather in memory by hour, and go to a file in row groups. Three bounds hold whatever the rows are like: an hour
+that has ROW_GROUP_BYTES is written; a task that holds MOST_BYTES writes its largest hours; and of the files that are
+open, the one that was used longest ago is finished before there are more than MOST_OPEN_FILES.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow
+import pyarrow.compute
+import pyarrow.parquet
+from pyarrow.fs import FileSystem
+
+from barnabas.spark.lake.hours import FIRST_HOUR, LAST_HOUR
+from barnabas.spark.pipeline.sinks import OFFSET
+
+SPLIT_BYTES = 16 << 20
+"""Rows are divided into hours in pieces of this size, for each piece costs something by itself."""
+ROW_GROUP_BYTES = 64 << 20
+MOST_BYTES = 192 << 20
+MOST_OPEN_FILES = 32
+_SAMPLE_ROWS = 4096
+_SAMPLE_REPEATS = 0.5
+"""A column of which fewer than half of the values differ repeats often."""
+_HOUR_US = 3_600_000_000
+_CODECS = {"none": None, "uncompressed": None, "snappy": "snappy", "gzip": "gzip", "zstd": "zstd", "brotli": "brotli"}
+_SUFFIXES = {None: ".parquet", "snappy": ".snappy.parquet", "gzip": ".gz.parquet", "zstd": ".zstd.parquet"}
+_SUFFIXES["brotli"] = ".br.parquet"
+DEFAULT_CODEC = "snappy"
+"""Spark's."""
+
+
+def codec_of(options: Mapping[str, str]) -> str:
+    """The codec that a writer's options name; a KeyError for options that only Spark's writer knows."""
+    names = {name.lower(): value for name, value in options.items()}
+    chosen = names.pop("compression", DEFAULT_CODEC).lower()
+    if names or chosen not in _CODECS:
+        raise KeyError(next(iter(names), chosen))
+    return chosen
+
+
+@dataclass(slots=True)
+class WrittenFile:
+    path: str
+    hour: int | None
+    number: int
+    rows: int = 0
+    size: int = 0
+    latest_ms: int | None = None
+
+
+@dataclass(slots=True)
+class _Hour:
+    """Rows of an hour that are not in a file yet."""
+
+    tables: list[pyarrow.Table] = field(default_factory=list)
+    size: int = 0
+
+
+class HourFiles:
+    def __init__(
+        self,
+        fs: FileSystem,
+        place: Callable[[int | None, int, str], str],
+        schema: pyarrow.Schema,
+        time_column: str,
+        codec: str = DEFAULT_CODEC,
+        max_rows_per_file: int = 0,
+    ) -> None:
+        """`place` gives the path of a file from its hour, its number in the task, and its suffix."""
+        self._fs = fs
+        self._place = place
+        self._schema = schema
+        self._time_column = time_column
+        self._codec = _CODECS[codec]
+        self._max_rows = max_rows_per_file
+        self._pending: list[pyarrow.RecordBatch] = []
+        self._pending_bytes = 0
+        self._hours: dict[int | None, _Hour] = {}
+        self._held_bytes = 0
+        self._open: OrderedDict[int | None, tuple[pyarrow.parquet.ParquetWriter, WrittenFile]] = OrderedDict()
+        self._done: list[WrittenFile] = []
+        self._files = 0
+
+    def add(self, rows: pyarrow.RecordBatch) -> None:
+        """Take rows, which have the columns of the schema."""
+        self._pending.append(rows)
+        self._pending_bytes += rows.nbytes
+        if self._pending_bytes >= SPLIT_BYTES:
+            self._split()
+
+    def finish(self) -> list[WrittenFile]:
+        """Write what is left, and close all files."""
+        self._split()
+        for hour in list(self._hours):
+            self._write(hour)
+        for hour in list(self._open):
+            self._close(hour)
+        return self._done
+
+    def abandon(self) -> None:
+        """Close the files of a task that has failed; nobody is going to read them."""
+        for writer, _ in self._open.values():
+            writer.close()
+        self._open.clear()
+
+    def _split(self) -> None:
+        if not self._pending:
+            return
+        table = pyarrow.Table.from_batches(self._pending, schema=self._schema)
+        self._pending, self._pending_bytes = [], 0
+        for hour, rows in by_hour(table, self._time_column):
+            held = self._hours.setdefault(hour, _Hour())
+            held.tables.append(rows)
+            held.size += rows.nbytes
+            self._held_bytes += rows.nbytes
+            if held.size >= ROW_GROUP_BYTES:
+                self._write(hour)
+        if self._held_bytes > MOST_BYTES:
+            for hour in sorted(self._hours, key=lambda hour: -self._hours[hour].size):
+                if self._held_bytes <= MOST_BYTES // 2:
+                    break
+                self._write(hour)
+
+    def _write(self, hour: int | None) -> None:
+        """What is held of an hour, as one row group."""
+        held = self._hours.pop(hour)
+        self._held_bytes -= held.size
+        table = pyarrow.concat_tables(held.tables)
+        while self._max_rows and len(table):
+            room = self._max_rows - self._file(hour, table)[1].rows
+            self._append(hour, table[:room])
+            table = table[room:]
+            if self._file(hour, table)[1].rows >= self._max_rows:
+                self._close(hour)
+        if len(table):
+            self._append(hour, table)
+
+    def _append(self, hour: int | None, table: pyarrow.Table) -> None:
+        writer, file = self._file(hour, table)
+        writer.write_table(table, row_group_size=len(table))
+        file.rows += len(table)
+        latest = pyarrow.compute.max(table.column(self._time_column).cast(pyarrow.int64())).as_py()
+        if latest is not None:
+            file.latest_ms = max(latest // 1000, latest // 1000 if file.latest_ms is None else file.latest_ms)
+
+    def _file(self, hour: int | None, first: pyarrow.Table) -> tuple[pyarrow.parquet.ParquetWriter, WrittenFile]:
+        if hour in self._open:
+            self._open.move_to_end(hour)
+            return self._open[hour]
+        if len(self._open) >= MOST_OPEN_FILES:
+            self._close(next(iter(self._open)))
+        path = self._place(hour, self._files, _SUFFIXES[self._codec])
+        self._fs.create_dir(path.rpartition("/")[0], recursive=True)
+        dictionaries = repetitive(first)
+        rising = {OFFSET} & set(self._schema.names) - set(dictionaries)
+        writer = pyarrow.parquet.ParquetWriter(
+            path,
+            self._schema,
+            filesystem=self._fs,
+            compression=self._codec or "none",
+            use_dictionary=dictionaries,
+            column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
+            store_schema=False,
+            store_decimal_as_integer=True,
+        )
+        opened = self._open[hour] = writer, WrittenFile(path, hour, self._files)
+        self._files += 1
+        return opened
+
+    def _close(self, hour: int | None) -> None:
+        writer, file = self._open.pop(hour)
+        writer.close()
+        file.size = self._fs.get_file_info(file.path).size
+        self._done.append(file)
+
+
+def repetitive(table: pyarrow.Table) -> list[str]:
+    """The columns that are worth a dictionary: texts, what is nested, and numbers that often repeat.
+
+    Arrow would write a dictionary of numbers that never repeat too, and make a file a fifth larger by it.
+    """
+    sample = table[:_SAMPLE_ROWS]
+    return [
+        name
+        for name, column in zip(sample.column_names, sample.columns)
+        if not pyarrow.types.is_primitive(column.type)
+        or pyarrow.compute.count_distinct(column).as_py() < _SAMPLE_REPEATS * len(sample)
+    ]
+
+
+def by_hour(table: pyarrow.Table, time_column: str) -> Iterator[tuple[int | None, pyarrow.Table]]:
+    """The rows of each hour, in their order; None for rows without a time, or with one that no calendar has."""
+    hours = hours_of(table.column(time_column))
+    bounds = pyarrow.compute.min_max(hours).as_py()
+    if bounds["min"] == bounds["max"] and not (hours.null_count and bounds["min"] is not None):
+        yield bounds["min"], table
+        return
+    order = pyarrow.compute.sort_indices(hours)
+    table, hours = table.take(order), hours.take(order)
+    begin = 0
+    for run in pyarrow.compute.value_counts(hours):
+        end = begin + run["counts"].as_py()
+        yield run["values"].as_py(), table[begin:end]
+        begin = end
+
+
+def hours_of(times: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
+    """Hours since 1970, rounded down, of times in microseconds; null for those out of range."""
+    micros = times.cast(pyarrow.int64())
+    hours = pyarrow.compute.divide(micros, _HOUR_US)
+    lowest = pyarrow.compute.min(micros).as_py()
+    if lowest is not None and lowest < 0:  # the division rounds towards 0
+        is_less = pyarrow.compute.less(micros, pyarrow.compute.multiply(hours, _HOUR_US))
+        hours = pyarrow.compute.subtract(hours, is_less.cast(pyarrow.int64()))
+    highest = pyarrow.compute.max(hours).as_py()
+    if highest is not None and (highest > LAST_HOUR or pyarrow.compute.min(hours).as_py() < FIRST_HOUR):
+        within = pyarrow.compute.and_(
+            pyarrow.compute.greater_equal(hours, FIRST_HOUR), pyarrow.compute.less_equal(hours, LAST_HOUR)
+        )
+        hours = pyarrow.compute.if_else(within, hours, None)
+    return hours

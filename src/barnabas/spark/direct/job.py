@@ -1,0 +1,101 @@
+"""Runs a load of the direct path from the driver: one job without a shuffle, each task reading one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.spark.direct.rows import DirectRows
+from barnabas.spark.direct.task import DONE, FILE, UNSURE, Load, Piece, Target, in_tasks, result_schema
+from barnabas.spark.ranges import OffsetRange, split_ranges
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+
+WORTH_A_TASK = 100_000
+"""Offsets. Ranges are cut for idle cores only if each task gets this many, because each writes files of its own."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    files: Sequence[Row]
+    unsure: int
+    records: DataFrame
+    """The raw records of which the tasks were unsure."""
+
+
+@contextmanager
+def loaded(
+    spark: SparkSession,
+    rows: DirectRows,
+    wanted: Sequence[OffsetRange],
+    ranges: Sequence[OffsetRange],
+    target: Target | None,
+) -> Iterator[Loaded]:
+    """Load the offsets `wanted`, each of which lies in one of the ranges.
+
+    What tasks return is kept by Spark until the end of the context, so that records which Spark has to decode are not
+    fetched again.
+    """
+    from pyspark import StorageLevel
+    from pyspark.sql import functions as f
+
+    tasks = min(spark.sparkContext.defaultParallelism, sum(one.size for one in wanted) // WORTH_A_TASK)
+    pieces = split_ranges(wanted, min_partitions=tasks, max_records=rows.max_records_per_task)
+    frame = _results(spark, rows, pieces, ranges, target).persist(StorageLevel.DISK_ONLY)
+    try:
+        found = frame.where(f.col("kind") != UNSURE).drop(*rows.columns).collect()
+        yield Loaded(
+            files=[row for row in found if row.kind == FILE],
+            unsure=sum(row.rows for row in found if row.kind == DONE),
+            records=frame.where(f.col("kind") == UNSURE).select(*rows.columns),
+        )
+    finally:
+        frame.unpersist()
+
+
+def unsure_records(spark: SparkSession, rows: DirectRows, wanted: Sequence[OffsetRange]) -> DataFrame:
+    """The raw records of which tasks are unsure, without loading the others anywhere.
+
+    A range is cut only where it is large, so that records of a partition mostly keep their order.
+    """
+    from pyspark.sql import functions as f
+
+    results = _results(spark, rows, split_ranges(wanted, max_records=rows.max_records_per_task), wanted, None)
+    return results.where(f.col("kind") == UNSURE).select(*rows.columns)
+
+
+def _results(
+    spark: SparkSession,
+    rows: DirectRows,
+    pieces: Sequence[OffsetRange],
+    ranges: Sequence[OffsetRange],
+    target: Target | None,
+) -> DataFrame:
+    """What the tasks return; nothing is done before an action asks for it."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    load = Load(
+        options=rows.options,
+        topic_ids=rows.topic_ids,
+        columns=rows.columns,
+        decoding=rows.decoding,
+        key=rows.key,
+        functions=rows.functions,
+        pieces=[Piece(one, _index(one, ranges)) for one in pieces],
+        target=target,
+    )
+    schema = from_arrow_schema(result_schema(rows.columns))
+    tasks = spark.range(0, len(pieces), 1, max(1, len(pieces)))
+    return tasks.mapInArrow(in_tasks(load), schema)
+
+
+def _index(piece: OffsetRange, ranges: Sequence[OffsetRange]) -> int:
+    return next(
+        index
+        for index, one in enumerate(ranges)
+        if (one.topic, one.partition) == (piece.topic, piece.partition) and one.start <= piece.start < one.end
+    )

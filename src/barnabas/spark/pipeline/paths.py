@@ -1,0 +1,103 @@
+"""Which path the rows of a sink take, and why.
+
+    direct   tasks fetch, decode and write with Arrow; Spark plans, distributes and retries, and no row enters the JVM
+    spark    rows are columns of a DataFrame: for SQL, windows, joins, and for what the direct path cannot do
+
+Both give the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from barnabas.spark.decoding import FORMATS, Decoding, value_reader
+from barnabas.spark.pipeline.definition import Pipeline, SinkDefinition, Source, Transform
+from barnabas.spark.pipeline.sinks import DirectSink, Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas.spark.pipeline.formats import Decoder
+
+_UTC = ("UTC", "Etc/UTC", "Z", "GMT", "+00:00")
+_TIME_ZONE, _TIME_PARSER = "spark.sql.session.timeZone", "spark.sql.legacy.timeParserPolicy"
+
+
+class Path(StrEnum):
+    DIRECT = "direct"
+    SPARK = "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    path: Path
+    reason: str
+
+
+BY_SPARK = Choice(Path.SPARK, "the rows need Spark")
+
+
+def choose_path(
+    pipeline: Pipeline, definition: SinkDefinition, sink: Sink, decoders: dict[str, Decoder], spark: SparkSession
+) -> Choice:
+    """The direct path, unless something speaks against it."""
+    obstacle = _obstacle(pipeline, definition, sink, decoders, spark)
+    if obstacle is not None:
+        return Choice(Path.SPARK, obstacle)
+    return Choice(Path.DIRECT, "tasks decode and write with Arrow")
+
+
+def direct_chain(pipeline: Pipeline, view: str) -> tuple[Source, list[Transform]]:
+    """The one source behind a view, and the Arrow functions between them, in their order."""
+    views = {each.name: each for each in pipeline.views}
+    transforms: list[Transform] = []
+    while isinstance(found := views[view], Transform):
+        assert found.from_ is not None
+        transforms.insert(0, found)
+        view = found.from_
+    return found, transforms
+
+
+def decoding_of(spark: SparkSession, decoder: Decoder) -> Decoding:
+    """What tasks have to know to decode the values of a source."""
+    return Decoding(
+        format=decoder.source.format.value,
+        fields=decoder.schema.json(),
+        required=tuple(each.name for each in decoder.schema if not each.nullable),
+        is_utc=spark.conf.get(_TIME_ZONE) in _UTC,
+    )
+
+
+def _obstacle(
+    pipeline: Pipeline, definition: SinkDefinition, sink: Sink, decoders: dict[str, Decoder], spark: SparkSession
+) -> str | None:
+    for each in pipeline.views_behind(definition.head.from_):
+        if isinstance(each, Transform) and each.arrow is None:
+            kind = next(kind for kind in ("sql", "python", "window") if getattr(each, kind) is not None)
+            return f"view {each.name!r} is made by {kind}"
+    source, _ = direct_chain(pipeline, definition.head.from_)
+    if source.is_table:
+        return f"source {source.name!r} is a table"
+    if not isinstance(sink, DirectSink):
+        return f"sinks of kind {definition.head.kind} are written by Spark"
+    return undecodable(spark, decoders[source.name]) or sink.direct_obstacle()
+
+
+def undecodable(spark: SparkSession, decoder: Decoder) -> str | None:
+    """Why tasks cannot decode the values of a source, if they cannot."""
+    from barnabas.records.json_columns import UnsupportedType
+
+    source = decoder.source
+    if source.options:
+        return f"source {source.name!r} has options of Spark's reader"
+    if str(spark.conf.get(_TIME_PARSER)).upper() == "LEGACY":
+        return f"{_TIME_PARSER} is LEGACY"
+    if source.format.value not in FORMATS:
+        return f"source {source.name!r} has format {source.format.value}"
+    try:
+        value_reader(decoding_of(spark, decoder))
+    except UnsupportedType as problem:
+        return f"source {source.name!r}: {problem}"
+    return None

@@ -1,0 +1,81 @@
+"""The direct path gives the rows that the Spark path gives: the oracle is Spark's own decoder, record by record."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import pyarrow
+import pytest
+
+from barnabas.spark.direct.decoding import RowDecoder
+from barnabas.spark.pipeline.definition import Format, Source
+from barnabas.spark.pipeline.formats import Decoder, make_decoder
+from barnabas.spark.pipeline.paths import decoding_of
+from barnabas.spark.schema import arrow_schema
+from tests.json_values import ddl, random_schema, random_value
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SEEDS = (3, 15, 21)
+"""Of schemas with many types, whose values are often sure."""
+VALUES = 2_000
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
+
+
+def raw_records(values: list[bytes | None]) -> pyarrow.RecordBatch:
+    rows = len(values)
+    schema = arrow_schema(COLUMNS)
+    keys = pyarrow.array([b"k%d" % index for index in range(rows)], pyarrow.binary())
+    times = pyarrow.array(range(rows), pyarrow.int64()).view(schema.field("timestamp").type)
+    arrays = [
+        keys, pyarrow.array(values, pyarrow.binary()), pyarrow.repeat("t", rows),
+        pyarrow.repeat(pyarrow.scalar(0, pyarrow.int32()), rows), pyarrow.array(range(rows), pyarrow.int64()), times,
+    ]  # fmt: skip
+    return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def rows_by_spark(spark: SparkSession, decoder: Decoder, records: pyarrow.RecordBatch) -> pyarrow.Table:
+    frame = spark.createDataFrame(pyarrow.Table.from_batches([records])).coalesce(1)
+    return decoder.decode(frame, stop_at_bad=False).toArrow().sort_by("_offset")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rows_that_tasks_decode_are_those_of_spark(spark: SparkSession, seed: int) -> None:
+    random = Random(seed)
+    fields = random_schema(random)
+    required = frozenset(name for name in fields if random.random() < 0.1)
+    decoder = make_decoder(Source("s", ("t",), schema=ddl(fields, required), key="k"))
+    records = raw_records([random_value(random, fields) for _ in range(VALUES)])
+    decoded = RowDecoder(decoding_of(spark, decoder), decoder.source.key).decode(records)
+    by_spark = rows_by_spark(spark, decoder, records)
+    assert decoded.unsure is not None
+    sure = set(decoded.rows.column("_offset").to_pylist())
+    assert len(sure) + len(decoded.unsure) == VALUES
+    assert len(sure) > VALUES // 100
+    expected = by_spark.filter(pyarrow.compute.is_in(by_spark["_offset"], decoded.rows.column("_offset")))
+    ours = pyarrow.Table.from_batches([decoded.rows])
+    assert ours.column_names == expected.column_names
+    assert len(ours) == len(expected), "a value that Spark rejects was sure"
+    for name in ours.column_names:
+        assert ours[name].equals(expected[name].cast(ours[name].type)), name
+
+
+@pytest.mark.parametrize(
+    ("source", "values", "unsure"),
+    [
+        (Source("s", ("t",), format=Format.TEXT), [b"a", None, b"\xff", "é".encode(), b""], [2]),
+        (Source("s", ("t",), format=Format.BYTES, key="k"), [b"a", None, b"\xff", b""], []),
+    ],
+    ids=["text", "bytes"],
+)
+def test_values_without_fields_are_decoded_in_tasks(
+    spark: SparkSession, source: Source, values: list[bytes | None], unsure: list[int]
+) -> None:
+    decoder, records = make_decoder(source), raw_records(values)
+    decoded = RowDecoder(decoding_of(spark, decoder), decoder.source.key).decode(records)
+    found = [] if decoded.unsure is None else decoded.unsure.column("offset").to_pylist()
+    assert found == unsure
+    by_spark = rows_by_spark(spark, decoder, records)
+    assert pyarrow.Table.from_batches([decoded.rows]).to_pylist() == by_spark.to_pylist()

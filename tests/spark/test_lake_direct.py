@@ -1,0 +1,152 @@
+"""Pipelines on the direct path: the same lake as by way of Spark, whatever the records are like and whoever dies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet
+import pytest
+
+from barnabas.spark.direct import task
+from barnabas.spark.lake.reading import read_lake
+from barnabas.spark.pipeline.failures import UnreadableRecord
+from tests.peers import Broker
+from tests.spark.pipelines import Bench
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PIPELINE = """
+name: ${NAME}
+cluster: {bootstrap_servers: "${BARNABAS_BOOTSTRAP_SERVER}"}
+mode: ${MODE:-batch}
+max_records_per_task: 150
+sources:
+  - name: clicks
+    topics: ["${TOPIC}"]
+    schema: >-
+      id INT NOT NULL, amount DOUBLE, name STRING, at TIMESTAMP,
+      tags ARRAY<STRUCT<k: STRING, v: MAP<STRING, DECIMAL(5,1)>>>
+    key: k
+sinks:
+  - name: lake
+    kind: lake
+    from: ${VIEW:-clicks}
+    path: ${PIPELINE_DATA}/${NAME}
+    time: at
+"""
+BY_SPARK = PIPELINE.replace("key: k", 'key: k\n    options: {allowComments: "false"}')
+"""With options that change nothing, but belong to Spark's reader."""
+LETTERS = "dead_letters: {topic: '${TOPIC}.dead'}\n"
+ARROW = """
+transforms:
+  - {name: dear, arrow: tests.spark.arrow_functions.dear, from: clicks}
+"""
+
+
+@pytest.fixture
+def bench(spark: SparkSession, spark_broker: Broker, tmp_path: Path) -> Bench:
+    return Bench(spark, spark_broker.address, tmp_path)
+
+
+def click(number: int, random: Random) -> bytes:
+    """Mostly what a task is sure of; some that only Spark can decode."""
+    at = f"2026-11-18T{random.randrange(3):02}:{random.randrange(60):02}:00Z"
+    row: dict[str, Any] = {"id": number, "amount": random.choice((0.5, 1.25, 3e3)), "name": f"é{number}", "at": at}
+    row["tags"] = [{"k": "a", "v": {"x": 1.5, "y": None}}, None] if number % 3 else []
+    if number % 10 == 7:
+        row["name"] = number  # a number as text
+    if number % 20 == 9:
+        row["at"] = random.choice((None, "2026-11-18", "1969-07-20T20:17:40.123456789Z"))
+    return json.dumps(row).encode()
+
+
+def lake_rows(bench: Bench, name: str) -> list[Any]:
+    return sorted(
+        read_lake(bench.spark, str(bench.place / name)).drop("date", "hour").collect(),
+        key=lambda row: (row._partition, row._offset),
+    )
+
+
+def test_a_lake_is_the_same_on_both_paths(bench: Bench, spark_topic: Callable[..., str]) -> None:
+    topic, random = spark_topic(partitions=3), Random(1)
+    bench.send(topic, [click(number, random) for number in range(700)], key=b"\xffkey")
+    for name, text in (("direct", PIPELINE), ("spark", BY_SPARK)):
+        assert bench.run(text, TOPIC=topic, NAME=name).rows == {"lake": 700}
+    assert lake_rows(bench, "direct") == lake_rows(bench, "spark")
+    written = {
+        Path(path).name: pyarrow.parquet.read_metadata(path).created_by
+        for path in bench.place.glob("direct/**/*.parquet")
+    }
+    assert any(by.startswith("parquet-cpp") for by in written.values())
+    assert any(by.startswith("parquet-mr") for by in written.values()), "no record was unsure"
+
+
+def test_a_lake_that_spark_began_goes_on_directly(bench: Bench, spark_topic: Callable[..., str]) -> None:
+    topic, random = spark_topic(partitions=2), Random(2)
+    bench.send(topic, [click(number, random) for number in range(300)])
+    bench.run(BY_SPARK, TOPIC=topic, NAME="lake", MODE="available-now")
+    bench.send(topic, [click(number, random) for number in range(300, 500)])
+    bench.run(PIPELINE, TOPIC=topic, NAME="lake", MODE="available-now")
+    assert sorted(row.id for row in lake_rows(bench, "lake")) == list(range(500))
+
+
+def test_an_arrow_function_is_applied_on_both_paths(bench: Bench, spark_topic: Callable[..., str]) -> None:
+    topic, random = spark_topic(partitions=2), Random(3)
+    bench.send(topic, [click(number, random) for number in range(400)])
+    for name, text in (("direct", PIPELINE), ("spark", BY_SPARK)):
+        bench.run(text + ARROW, TOPIC=topic, NAME=name, VIEW="dear")
+    rows = lake_rows(bench, "direct")
+    assert rows == lake_rows(bench, "spark")
+    assert rows
+    assert all(row.twice == 2 * row.amount > 2 for row in rows)
+
+
+def test_a_record_that_cannot_be_read_stops_a_direct_load_by_name(
+    bench: Bench, spark_topic: Callable[..., str]
+) -> None:
+    topic, random = spark_topic(), Random(4)
+    bench.send(topic, [*(click(number, random) for number in range(20)), b'{"id": null}', click(21, random)])
+    with pytest.raises(UnreadableRecord, match="record 20 of "):
+        bench.run(PIPELINE, TOPIC=topic, NAME="lake")
+
+
+def test_dead_letters_of_a_direct_load_are_those_of_spark(bench: Bench, spark_topic: Callable[..., str]) -> None:
+    topic, random = spark_topic(partitions=2), Random(5)
+    bad = [b'{"id": null}', b"junk", b'{"id": 1} junk', b"\xff", b""]
+    bench.send(
+        topic,
+        [value for number in range(100) for value in (click(number, random), *bad[number % 25 : number % 25 + 1])],
+    )
+    totals = bench.run(PIPELINE + LETTERS, TOPIC=topic, NAME="lake")
+    assert totals.rows == {"lake": 100, "dead-letters": 20}
+    assert sorted(row.value for row in bench.records(f"{topic}.dead")) == sorted(bad * 4)
+
+
+def test_what_a_dead_attempt_leaves_is_never_committed(
+    bench: Bench, spark_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt that Spark took for dead writes on after the load was committed and its staging deleted."""
+    topic, random = spark_topic(), Random(6)
+    bench.send(topic, [click(number, random) for number in range(100)])
+    seen: list[task.Load] = []
+
+    def in_tasks(load: task.Load) -> Any:
+        seen.append(load)
+        return task.in_tasks(load)
+
+    monkeypatch.setattr("barnabas.spark.direct.job.in_tasks", in_tasks)
+    bench.run(PIPELINE, TOPIC=topic, NAME="lake", MODE="available-now")
+    (load,) = [load for load in seen if load.target is not None]
+    assert load.target is not None
+    assert not Path(load.target.directory).exists()
+    list(load.run(0, attempt=99))
+    assert list(Path(load.target.directory).glob("**/*.parquet"))
+    bench.send(topic, [click(number, random) for number in range(100, 150)])
+    bench.run(PIPELINE, TOPIC=topic, NAME="lake", MODE="available-now")
+    assert sorted(row.id for row in lake_rows(bench, "lake")) == list(range(150))
+    assert not Path(load.target.directory).exists()

@@ -1,0 +1,94 @@
+"""Which path a sink's rows take, and the reason that `pipeline plan` gives."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
+
+from barnabas.spark.lake.formats import FileFormat
+from barnabas.spark.lake.sink import LakeSettings, LakeSink
+from barnabas.spark.pipeline.definition import (
+    Cluster,
+    Format,
+    Pipeline,
+    SinkDefinition,
+    SinkHead,
+    Source,
+    Transform,
+)
+from barnabas.spark.pipeline.formats import Decoder
+from barnabas.spark.pipeline.paths import Choice, Path, choose_path, decoding_of, direct_chain
+
+DDL = "id BIGINT, at TIMESTAMP"
+SCHEMA = StructType().add("id", LongType(), nullable=False).add("at", TimestampType())
+CLICKS = Source("clicks", ("t",), schema=DDL)
+
+
+def session(**settings: str) -> Any:
+    known = {"spark.sql.session.timeZone": "UTC", "spark.sql.legacy.timeParserPolicy": "CORRECTED"}
+    return SimpleNamespace(conf=SimpleNamespace(get={**known, **settings}.__getitem__))
+
+
+def choice(
+    source: Source = CLICKS,
+    transforms: tuple[Transform, ...] = (),
+    view: str = "clicks",
+    schema: StructType = SCHEMA,
+    spark: Any = None,
+    sink: Any = None,
+    **settings: Any,
+) -> Choice:
+    lake = LakeSettings(**{"path": "/tmp/lake", **settings})
+    definition = SinkDefinition(SinkHead("lake", "lake", view), lake)
+    pipeline = Pipeline("p", Cluster("h:1"), (source,), (definition,), transforms=transforms)
+    decoders = {source.name: Decoder(source, schema, None)}
+    return choose_path(pipeline, definition, sink or LakeSink("lake", lake, {}), decoders, spark or session())
+
+
+def test_a_source_goes_directly_into_a_parquet_lake() -> None:
+    assert choice().path is Path.DIRECT
+
+
+def test_arrow_functions_keep_to_the_direct_path() -> None:
+    transforms = (Transform("a", arrow="m.f", from_="clicks"), Transform("b", arrow="m.g", from_="a"))
+    assert choice(transforms=transforms, view="b").path is Path.DIRECT
+    pipeline = Pipeline(
+        "p", Cluster("h:1"), (CLICKS,), (SinkDefinition(SinkHead("l", "lake", "b"), None),), transforms=transforms
+    )
+    assert direct_chain(pipeline, "b") == (CLICKS, list(transforms))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"transforms": (Transform("v", sql="SELECT * FROM clicks"),), "view": "v"}, "view 'v' is made by sql"),
+        ({"transforms": (Transform("v", python="m.f", from_="clicks"),), "view": "v"}, "view 'v' is made by python"),
+        ({"source": Source("clicks", ("t",), schema=DDL, options={"mode": "x"})}, "has options of Spark's reader"),
+        ({"source": Source("clicks", ("t",), schema=DDL, format=Format.CSV)}, "has format csv"),
+        ({"schema": StructType([*SCHEMA, StructField("b", BinaryType())])}, "column 'b' is binary"),
+        ({"format": FileFormat.ORC}, "orc files are written by Spark"),
+        ({"path": "hdfs://namenode/lake"}, "files on hdfs are written by Spark"),
+        ({"options": {"parquet.block.size": "1"}}, "'parquet.block.size' is for Spark's writer"),
+        ({"spark": session(**{"spark.sql.legacy.timeParserPolicy": "legacy"})}, "is LEGACY"),
+        ({"sink": object()}, "sinks of kind lake are written by Spark"),
+    ],
+)  # fmt: skip
+def test_what_only_spark_can_do_takes_its_path(changes: dict[str, Any], reason: str) -> None:
+    found = choice(**changes)
+    assert found.path is Path.SPARK
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize(("zone", "is_utc"), [("UTC", True), ("Europe/Berlin", False)])
+def test_times_without_a_zone_are_in_that_of_the_session(zone: str, is_utc: bool) -> None:
+    decoding = decoding_of(session(**{"spark.sql.session.timeZone": zone}), Decoder(CLICKS, SCHEMA, None))
+    assert (decoding.is_utc, decoding.required) == (is_utc, ("id",))
+    assert decoding.schema.names == ["id", "at"]
+
+
+def test_a_text_source_has_its_one_column() -> None:
+    source = Source("clicks", ("t",), format=Format.TEXT)
+    assert choice(source=source, schema=StructType().add("value", StringType())).path is Path.DIRECT
