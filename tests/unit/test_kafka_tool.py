@@ -10,6 +10,7 @@ import pytest
 
 from tests.peers import kafka_tool
 
+pytestmark = pytest.mark.peers
 STORAGE = "kafka.tools.StorageTool"
 
 
