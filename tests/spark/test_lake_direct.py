@@ -1,4 +1,4 @@
-"""Pipelines on the direct path: the same lake as by way of Spark, whatever the records are like and whoever dies."""
+"""Pipelines on the direct path give the same lake as by way of Spark, whatever the records are like."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Decodes JSON values into columns, laid out as Arrow lays them out.
 
 A value is *sure* when it lies inside a closed grammar in which it can mean one thing only; every other value is
-*unsure*, and leaves no row behind. The grammar is narrower than JSON on purpose: whoever finds a value unsure asks a
-slower decoder, so this one never has to guess what that would do.
+*unsure*, and leaves no row behind. The grammar is narrower than JSON on purpose: unsure values go to a slower decoder,
+so this one never has to guess what that would do.
 
     value       one object, with blanks around it; null where it is to be a row of nulls
     object      names without escapes; a name of the schema at most once; other names with any JSON value

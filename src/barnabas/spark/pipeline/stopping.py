@@ -32,9 +32,9 @@ class StopRequest:
 class StopSignals(StopRequest):
     """Set by a signal; for the main thread."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, notify: Callable[[str], None]) -> None:
         super().__init__()
-        self._tell = tell
+        self._notify = notify
 
     def listen(self) -> None:
         """Handle signals here. To be called again when Spark is up: its session sets a handler of its own, which kills
@@ -46,14 +46,14 @@ class StopSignals(StopRequest):
         if self.is_set:
             raise KeyboardInterrupt
         self.set()
-        self._tell("stopping after this batch; once more to stop at once")
+        self._notify("stopping after this batch; once more to stop at once")
 
 
 @contextmanager
-def stop_on_signals(tell: Callable[[str], None]) -> Iterator[StopSignals]:
+def stop_on_signals(notify: Callable[[str], None]) -> Iterator[StopSignals]:
     """To be entered before Spark starts, and left after it has stopped."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    stop = StopSignals(tell)
+    stop = StopSignals(notify)
     stop.listen()
     try:
         yield stop
