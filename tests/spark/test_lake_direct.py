@@ -115,7 +115,7 @@ def test_a_record_that_cannot_be_read_stops_a_direct_load_by_name(
         bench.run(PIPELINE, TOPIC=topic, NAME="lake")
 
 
-def test_dead_letters_of_a_direct_load_are_those_of_spark(bench: Bench, spark_topic: Callable[..., str]) -> None:
+def test_dead_letters_of_a_direct_load_arrive_once(bench: Bench, spark_topic: Callable[..., str]) -> None:
     topic, random = spark_topic(partitions=2), Random(5)
     bad = [b'{"id": null}', b"junk", b'{"id": 1} junk', b"\xff", b""]
     bench.send(

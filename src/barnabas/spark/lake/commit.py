@@ -31,7 +31,7 @@ class LatePolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file that Spark has written."""
+    """A file that Spark, or a task of the direct path, has written."""
 
     path: str
     part: PartName
