@@ -245,8 +245,8 @@ def test_rows_of_spark_are_upserted_in_every_database(
     sink = DatabaseSink(settings, SinkContext("shop", "orders", {}))
     sink.prepare(spark)
     rows = spark.range(0, 6, numPartitions=2).selectExpr("id % 4 AS id", "concat('number ', id) AS status")
-    assert sink.write(rows, by_offsets(0, 0, 6)) == 6
-    assert sink.write(rows, by_offsets(0, 0, 6)) == 0
+    assert sink.write(rows, by_offsets(0, 0, 6)).rows == 6
+    assert sink.write(rows, by_offsets(0, 0, 6)).rows == 0
     assert orders(session) == [(0, "number 4"), (1, "number 5"), (2, "number 2"), (3, "number 3")]
     assert sink.done_offsets() == {("orders", 0): 6}
 

@@ -58,12 +58,12 @@ def test_batches_arrive_once_with_their_offsets_and_leave_nothing_staged(
 ) -> None:
     sink = open_sink(create=True)
     assert sink.done_offsets() is None
-    assert sink.write(numbered(spark, 0, 10), by_offsets(0, 0, 10)) == 10
-    assert sink.write(numbered(spark, 0, 10), by_offsets(0, 0, 10)) == 0
+    assert sink.write(numbered(spark, 0, 10), by_offsets(0, 0, 10)).rows == 10
+    assert sink.write(numbered(spark, 0, 10), by_offsets(0, 0, 10)).rows == 0
     again = open_sink(create=True)
     assert again.done_offsets() == {("orders", 0): 10}
-    assert again.write(numbered(spark, 10, 15), by_offsets(1, 10, 15)) == 5
-    assert again.write(numbered(spark, 0, 0), by_offsets(2, 15, 20)) == 0
+    assert again.write(numbered(spark, 10, 15), by_offsets(1, 10, 15)).rows == 5
+    assert again.write(numbered(spark, 0, 0), by_offsets(2, 15, 20)).rows == 0
     assert again.done_offsets() == {("orders", 0): 20}
     assert execute(shop, "SELECT * FROM orders ORDER BY id") == [(number, number % 3) for number in range(15)]
     (staging,) = execute(shop, "SELECT name FROM sqlite_master WHERE name LIKE 'barnabas_staging%' AND type = 'table'")
@@ -114,7 +114,7 @@ def test_a_task_that_dies_in_the_middle_is_repeated_and_its_half_is_dropped(
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
     try:
         frame = spark.range(0, 1000, numPartitions=2).select(udf(stumble, "bigint", useArrow=False)("id").alias("id"))
-        assert open_sink(create=True).write(frame, by_offsets(0, 0, 1000)) == 1000
+        assert open_sink(create=True).write(frame, by_offsets(0, 0, 1000)).rows == 1000
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert execute(shop, "SELECT id FROM orders ORDER BY id") == [(number,) for number in range(1000)]
@@ -186,7 +186,7 @@ def test_a_database_that_is_full_says_so_and_goes_on_when_there_is_room(
             sink.write(numbered(spark, 10, 50_000), by_offsets(1, 10, 50_000))
     assert sink.done_offsets() == {("orders", 0): 10}
     again = open_sink()
-    assert again.write(numbered(spark, 10, 20), by_offsets(1, 10, 20)) == 10
+    assert again.write(numbered(spark, 10, 20), by_offsets(1, 10, 20)).rows == 10
     assert execute(shop, "SELECT count(*), count(DISTINCT id) FROM orders") == [(20, 20)]
 
 

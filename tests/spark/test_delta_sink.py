@@ -48,15 +48,15 @@ def test_batches_arrive_once_with_their_offsets(
     sink = open_sink(partition_by=("part",))
     assert sink.done_offsets() is None
     rows = spark.range(5).selectExpr("id", "id % 2 AS part", "'t' AS _topic")
-    assert sink.write(rows, by_offsets(0, 0, 5)) == 5
-    assert sink.write(rows, by_offsets(0, 0, 5)) == 0
+    assert sink.write(rows, by_offsets(0, 0, 5)).rows == 5
+    assert sink.write(rows, by_offsets(0, 0, 5)).rows == 0
     another = open_sink("another")
     assert another.done_offsets() is None
-    assert another.write(rows.where("id < 2"), Batch(0, "stateful", {}, {})) == 2
+    assert another.write(rows.where("id < 2"), Batch(0, "stateful", {}, {})).rows == 2
     again = open_sink()
     assert again.done_offsets() == {("orders", 0): 5}
-    assert again.write(rows.where("id = 4"), by_offsets(0, 5, 6)) == 1  # its state was lost: the numbers begin anew
-    assert another.write(rows, Batch(0, "stateful", {}, {})) == 0
+    assert again.write(rows.where("id = 4"), by_offsets(0, 5, 6)).rows == 1  # its state was lost: the numbers begin anew
+    assert another.write(rows, Batch(0, "stateful", {}, {})).rows == 0
     assert ids(spark, tmp_path) == [0, 0, 1, 1, 2, 3, 4, 4]
     assert sorted(path.name for path in (tmp_path / "orders").glob("part=*")) == ["part=0", "part=1"]
     with pytest.raises(SinkError, match="another run has moved on"):

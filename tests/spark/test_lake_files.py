@@ -54,8 +54,8 @@ def test_a_batch_becomes_files_by_hour_and_offsets_that_are_the_same_in_every_by
     first, second = new_sink("first"), new_sink("second")
     for sink in (first, second):
         assert sink.done_offsets() is None
-        assert sink.write(topic.rows(0, 9), topic.batch(0, 9)) == 18
-        assert sink.write(topic.rows(0, 9), topic.batch(0, 9)) == 0
+        assert sink.write(topic.rows(0, 9), topic.batch(0, 9)).rows == 18
+        assert sink.write(topic.rows(0, 9), topic.batch(0, 9)).rows == 0
         assert sink.done_offsets() == {("clicks", 0): 9, ("clicks", 1): 9}
     assert sorted(visible(tmp_path / "first")) == [
         f"date=2023-11-14/hour={hour}/clicks-{partition}-{0:020}-{9:020}.snappy.parquet"
@@ -155,7 +155,7 @@ def test_a_batch_that_the_lake_has_in_part_brings_only_what_is_missing(
     sink.compact(spark)
     with pytest.raises(LakeError, match=r"the lake has a part of clicks-0 \[0, 6\), and the rows do not tell theirs"):
         sink.write(topic.rows(0, 6).drop("_offset"), topic.batch(0, 6))
-    assert sink.write(topic.rows(0, 6), topic.batch(0, 6)) == 4
+    assert sink.write(topic.rows(0, 6), topic.batch(0, 6)).rows == 4
     assert offsets_in(spark.read.parquet(str(tmp_path / "lake"))) == every_offset(6)
     assert sink.done_offsets() == {("clicks", 0): 6, ("clicks", 1): 6}
 
@@ -163,9 +163,9 @@ def test_a_batch_that_the_lake_has_in_part_brings_only_what_is_missing(
 def test_batches_of_a_stateful_query_are_known_by_their_number(topic: Topic, new_sink: NewSink, tmp_path: Path) -> None:
     sink = new_sink()
     counts = topic.rows(0, 4).groupBy("_timestamp").count()
-    assert sink.write(counts, Batch(7, "windows", {}, {})) == 4
-    assert sink.write(counts, Batch(7, "windows", {}, {})) == 0
-    assert sink.write(counts, Batch(8, "windows", {}, {})) == 4
+    assert sink.write(counts, Batch(7, "windows", {}, {})).rows == 4
+    assert sink.write(counts, Batch(7, "windows", {}, {})).rows == 0
+    assert sink.write(counts, Batch(8, "windows", {}, {})).rows == 4
     assert len(visible(tmp_path / "lake")) >= 2
 
 

@@ -13,6 +13,7 @@ from barnabas.spark.lake.load import load_topics
 from barnabas.spark.lake.reading import read_lake
 from barnabas.spark.lake.sink import LakeSettings, LakeSink
 from barnabas.spark.lake.tasks import Task
+from barnabas.spark.pipeline.sinks import Written
 from barnabas.sync import Producer
 from tests.peers import Broker
 from tests.spark.hdfs import HdfsServer
@@ -55,7 +56,7 @@ def test_a_load_of_a_topic_goes_on_where_it_was_when_a_data_node_is_restarted_in
     sink = LakeSink("lake", LakeSettings(path), options)
     restarts: list[Task] = []
 
-    def restart_once(task: Task, rows: int) -> None:
+    def restart_once(task: Task, written: Written) -> None:
         if not restarts:
             restarts.append(task)
             hdfs.restart_data_node()
@@ -137,5 +138,5 @@ def test_a_directory_that_is_full_or_closed_for_writing_is_an_error_and_the_load
         assert offsets_in(spark.read.parquet(path)) == every_offset(3)
     finally:
         fs.setSafeMode(safe_mode.LEAVE)
-    assert sink.write(topic.rows(3, 6), topic.batch(3, 6)) == 6
+    assert sink.write(topic.rows(3, 6), topic.batch(3, 6)).rows == 6
     assert offsets_in(spark.read.parquet(path)) == every_offset(6)

@@ -52,11 +52,11 @@ def test_rows_become_records_once_and_the_offsets_go_with_them(
     sink = open_sink(create=True, partitions=2, key="id")
     assert sink.done_offsets() is None
     rows = spark.range(0, 5, numPartitions=2).selectExpr("id", "nullif(id, 3) AS size", "id AS _offset")
-    assert sink.write(rows, by_offsets(0, 0, 5)) == 5
-    assert sink.write(rows, by_offsets(0, 0, 5)) == 0
+    assert sink.write(rows, by_offsets(0, 0, 5)).rows == 5
+    assert sink.write(rows, by_offsets(0, 0, 5)).rows == 0
     again = open_sink(key="id")
     assert again.done_offsets() == {("orders", 0): 5}
-    assert again.write(rows.where("id < 0"), Batch(1, "query", {("orders", 1): 0}, {("orders", 1): 7})) == 0
+    assert again.write(rows.where("id < 0"), Batch(1, "query", {("orders", 1): 0}, {("orders", 1): 7})).rows == 0
     assert again.done_offsets() == {("orders", 0): 5, ("orders", 1): 7}
     with pytest.raises(SinkError, match="another run has moved on"):
         again.write(rows, by_offsets(2, 3, 8))
@@ -70,7 +70,7 @@ def test_rows_that_are_records_already_are_sent_as_they_are(
 ) -> None:
     sink = open_sink(create=True, format=ValueFormat.COLUMNS)
     rows = spark.sql("SELECT 'k' AS key, X'00FF' AS value")
-    assert [sink.write(rows, Batch(number, "stateful", {}, {})) for number in (0, 0, 1)] == [1, 0, 1]
+    assert [sink.write(rows, Batch(number, "stateful", {}, {})).rows for number in (0, 0, 1)] == [1, 0, 1]
     assert sink.done_offsets() is None
     assert committed(read_topic, topic_name) == [(b"k", b"\0\xff")] * 2
 

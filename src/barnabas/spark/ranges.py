@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
 from itertools import pairwise
@@ -23,6 +23,13 @@ class OffsetRange:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
+
+
+def ranges_between(
+    start: Mapping[tuple[str, int], int], end: Mapping[tuple[str, int], int]
+) -> tuple[OffsetRange, ...]:
+    """From start to end in every partition that has both, in the order of partitions."""
+    return tuple(OffsetRange(*where, start[where], last) for where, last in sorted(end.items()) if where in start)
 
 
 def split_ranges(

@@ -36,7 +36,7 @@ from barnabas.spark.database.staging import (
     sweep,
 )
 from barnabas.spark.pipeline.errors import SinkError
-from barnabas.spark.pipeline.sinks import ORIGIN_COLUMNS, Batch, Offsets, SinkContext, SinkKind
+from barnabas.spark.pipeline.sinks import NOTHING, ORIGIN_COLUMNS, Batch, Offsets, SinkContext, SinkKind, Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -117,11 +117,11 @@ class DatabaseSink:
         with self._database.connected() as session:
             return Notes(session, self._key).offsets() or None
 
-    def write(self, frame: DataFrame, batch: Batch) -> int:
+    def write(self, frame: DataFrame, batch: Batch) -> Written:
         with self._database.connected() as session:
             with session.transaction():
                 if Notes(session, self._key).is_done(batch):
-                    return 0
+                    return NOTHING
             columns = self._fitting(session, frame)
         filled = self._stage(frame, columns)
         names = [column.name for column in columns]
@@ -129,7 +129,7 @@ class DatabaseSink:
         with self._database.connected() as session:
             rows = merge(Notes(session, self._key), batch, filled, self._staging, target)
             sweep(session, self._staging)
-        return rows
+        return Written(rows)
 
     def close(self) -> None:
         """There is nothing to let go of."""

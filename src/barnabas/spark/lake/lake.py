@@ -20,7 +20,7 @@ from barnabas.spark.lake.errors import LakeError
 from barnabas.spark.lake.evolution import Evolution, Schema, evolved
 from barnabas.spark.lake.filesystem import FileSystem
 from barnabas.spark.lake.formats import FileFormat
-from barnabas.spark.lake.manifest import Entry, State, Table, TopicPartition
+from barnabas.spark.lake.manifest import DataFile, Entry, State, Table, TopicPartition
 from barnabas.spark.lake.manifest_log import CHECKPOINT_EVERY, ManifestLog, moved
 from barnabas.spark.lake.names import STAGING
 from barnabas.spark.lake.publish import clean_staging, publish
@@ -87,8 +87,8 @@ class Lake:
         query: tuple[str, int] | None,
         schema: Schema,
         seen: Observation | None,
-    ) -> None:
-        """Commit a batch with its offsets and bring its files to their places."""
+    ) -> Sequence[DataFile]:
+        """Commit a batch with its offsets, bring its files to their places, and return them."""
         with self._lock:
             state = self.state()
             entry = load_entry(
@@ -105,6 +105,7 @@ class Lake:
                 self.fs.delete(staging)
                 entry = replace(entry, staging=None)
             self.commit(self._with_hours(state, entry, seen))
+            return entry.add
 
     def complete_hours(self, seen: Observation) -> None:
         """Mark hours that are complete because time has passed, without new rows."""

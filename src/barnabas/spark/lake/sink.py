@@ -29,6 +29,7 @@ from barnabas.spark.lake.errors import LakeError
 from barnabas.spark.lake.evolution import Evolution, Schema, evolved
 from barnabas.spark.lake.filesystem import HadoopFileSystem
 from barnabas.spark.lake.formats import FileFormat, check_format
+from barnabas.spark.lake.hours import hour_text
 from barnabas.spark.lake.intervals import hulls
 from barnabas.spark.lake.lake import Lake, LakePolicy
 from barnabas.spark.lake.manifest import State, Table
@@ -38,8 +39,20 @@ from barnabas.spark.lake.staging import Staging, check_columns, stage
 from barnabas.spark.lake.tasks import OnDone, Task, plan_tasks, run_tasks
 from barnabas.spark.lake.topics import observe
 from barnabas.spark.option_values import milliseconds
-from barnabas.spark.pipeline.sinks import OFFSET, PARTITION, TIMESTAMP, TOPIC, Batch, Offsets, SinkContext, SinkKind
-from barnabas.spark.ranges import OffsetRange
+from barnabas.spark.pipeline.sinks import (
+    NOTHING,
+    OFFSET,
+    PARTITION,
+    TIMESTAMP,
+    TOPIC,
+    Batch,
+    Offsets,
+    SinkContext,
+    SinkKind,
+    Written,
+    WrittenFile,
+)
+from barnabas.spark.ranges import OffsetRange, ranges_between
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -125,7 +138,7 @@ class LakeSink:
     def lake(self) -> Lake:
         return self._opened().lake
 
-    def write(self, rows: DataFrame | DirectRows, batch: Batch, begins: Offsets | None = None) -> int:
+    def write(self, rows: DataFrame | DirectRows, batch: Batch, begins: Offsets | None = None) -> Written:
         """`begins` tells where a load begins whose batches come in any order; other loads begin with their first."""
         from pyspark.sql.types import StructType
 
@@ -139,7 +152,7 @@ class LakeSink:
         else:
             missing, ranges, is_done = (), (), state.has_query_batch(batch.query_id, batch.number)
         if is_done:
-            return 0
+            return NOTHING
         schema = self._evolved(rows.schema, state)
         columns = StructType.fromJson(dict(schema))
         staging = opened.lake.new_staging(ranges_name(ranges) if ranges else batch_name(batch.query_id, batch.number))
@@ -149,7 +162,7 @@ class LakeSink:
         else:
             frame = _only(rows, batch, missing).to(columns)
             staged = stage(opened.spark, opened.fs, frame, staging, ranges, how)
-        opened.lake.load(
+        added = opened.lake.load(
             staged,
             staging=staging,
             ranges=ranges,
@@ -158,7 +171,8 @@ class LakeSink:
             schema=schema,
             seen=self._seen(),
         )
-        return sum(file.rows for file in staged)
+        files = [WrittenFile(opened.fs.full(one.path), hour_text(one.hour), one.rows, one.size) for one in added]
+        return Written(sum(file.rows for file in files), tuple(files))
 
     def missing(self, batch: Batch) -> Sequence[OffsetRange]:
         return self.lake.state().missing(ranges_of(batch))
@@ -245,7 +259,7 @@ class _OpenLake:
 
 
 def ranges_of(batch: Batch) -> tuple[OffsetRange, ...]:
-    return tuple(OffsetRange(*where, batch.start[where], end) for where, end in sorted(batch.end.items()))
+    return ranges_between(batch.start, batch.end)
 
 
 def _only(frame: DataFrame, batch: Batch, missing: Sequence[OffsetRange]) -> DataFrame:

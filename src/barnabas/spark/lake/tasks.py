@@ -12,14 +12,15 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import TypeVar
 
+from barnabas.spark.pipeline.sinks import Written
 from barnabas.spark.ranges import OffsetRange
 
 log = logging.getLogger(__name__)
 
 Rows = TypeVar("Rows")
 Task = tuple[OffsetRange, ...]
-OnDone = Callable[[Task, int], None]
-"""Is told of each task that is committed, with its rows."""
+OnDone = Callable[[Task, Written], None]
+"""Called for each task that is committed, with what it has added."""
 
 
 def plan_tasks(missing: Iterable[OffsetRange], max_records: int) -> list[Task]:
@@ -38,7 +39,7 @@ def plan_tasks(missing: Iterable[OffsetRange], max_records: int) -> list[Task]:
 def run_tasks(
     tasks: Sequence[Task],
     rows_of: Callable[[Task], Rows],
-    write: Callable[[Rows, Task], int],
+    write: Callable[[Rows, Task], Written],
     *,
     parallel: int,
     is_stopped: Callable[[], bool],
@@ -52,7 +53,7 @@ def run_tasks(
     total = 0
     failed: dict[Task, BaseException] = {}
     waiting = iter(tasks)
-    running: dict[Future[int], Task] = {}
+    running: dict[Future[Written], Task] = {}
     with ThreadPoolExecutor(parallel, "lake-load") as threads:
         while True:
             while len(running) < parallel and not is_stopped() and (task := next(waiting, None)) is not None:
@@ -66,7 +67,7 @@ def run_tasks(
                 task = running.pop(future)
                 error = future.exception()
                 if error is None:
-                    total += future.result()
+                    total += future.result().rows
                     on_done(task, future.result())
                 else:
                     failed[task] = _told(task, error)

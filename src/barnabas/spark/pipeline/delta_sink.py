@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.spark.pipeline.errors import SinkError
 from barnabas.spark.pipeline.place import Place
-from barnabas.spark.pipeline.sinks import ORIGIN_COLUMNS, Batch, Offsets, SinkContext, SinkKind
+from barnabas.spark.pipeline.sinks import NOTHING, ORIGIN_COLUMNS, Batch, Offsets, SinkContext, SinkKind, Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,12 +82,12 @@ class DeltaSink:
     def done_offsets(self) -> Offsets | None:
         return self._opened().offsets or None
 
-    def write(self, frame: DataFrame, batch: Batch) -> int:
+    def write(self, frame: DataFrame, batch: Batch) -> Written:
         from pyspark.errors import AnalysisException
 
         place = self._opened()
         if place.has(batch):
-            return 0
+            return NOTHING
         after = place.after(batch)
         application, version = self._transaction(after, batch.query_id if not batch.is_by_offsets else None)
         note = f"{self._mark}{after}"
@@ -106,7 +106,7 @@ class DeltaSink:
             hint = "; `merge_schema: true` adds columns" if error.getCondition() == "DELTA_METADATA_MISMATCH" else ""
             raise SinkError(f"Delta table {self._settings.path}: {_first_line(error)}{hint}") from error
         self._place = after
-        return next((rows for found, rows in self._history(_RECENT) if found == note), 0)
+        return Written(next((rows for found, rows in self._history(_RECENT) if found == note), 0))
 
     def close(self) -> None:
         self._spark = self._place = None

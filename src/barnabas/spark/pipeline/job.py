@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from barnabas.spark.pipeline.definition import Pipeline
 from barnabas.spark.pipeline.frames import Frames
 from barnabas.spark.pipeline.reporters import Reporter
+from barnabas.spark.pipeline.sinks import Written
 from barnabas.spark.pipeline.state import State
 from barnabas.spark.pipeline.stopping import StopRequest
 from barnabas.spark.pipeline.topics import Layout, TopicOffsets
@@ -38,8 +40,8 @@ class Totals:
     records: int = 0
     rows: dict[str, int] = field(default_factory=dict)
 
-    def add(self, records: int, rows: dict[str, int]) -> None:
+    def add(self, records: int, written: Mapping[str, Written]) -> None:
         self.batches += 1
         self.records += records
-        for sink, count in rows.items():
-            self.rows[sink] = self.rows.get(sink, 0) + count
+        for sink, each in written.items():
+            self.rows[sink] = self.rows.get(sink, 0) + each.rows

@@ -18,9 +18,10 @@ from barnabas.spark.pipeline.origin import check_within, find_origin, tell_remov
 from barnabas.spark.pipeline.paths import BY_SPARK, Choice, Path
 from barnabas.spark.pipeline.plan import batch_of, earliest, is_new, next_plan, position
 from barnabas.spark.pipeline.progress import Meter
-from barnabas.spark.pipeline.sinks import Batch, Offsets, Sink
+from barnabas.spark.pipeline.sinks import Batch, Offsets, Sink, Written
 from barnabas.spark.pipeline.state import Plan
 from barnabas.spark.pipeline.topics import Layout, Positions
+from barnabas.spark.ranges import ranges_between
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -117,14 +118,17 @@ class OffsetRun:
 
     def _do(self, plan: Plan, layout: Layout, latest: Offsets, meter: Meter) -> None:
         began = time.monotonic()
-        rows: dict[str, int] = {}
+        written: dict[str, Written] = {}
+        seconds: dict[str, float] = {}
         frame_of = self._frames(plan, layout)
         for each in self._sinks:
             batch = batch_of(plan, self._positions[each.sink.name], self._query_id)
             if batch is not None:
-                rows[each.sink.name] = each.sink.write(frame_of(each, batch), batch)
+                sink_began = time.monotonic()
+                written[each.sink.name] = each.sink.write(frame_of(each, batch), batch)
+                seconds[each.sink.name] = round(time.monotonic() - sink_began, 3)
                 self._positions[each.sink.name].update(batch.end)
-        self.totals.add(plan.size, rows)
+        self.totals.add(plan.size, written)
         now = time.monotonic()
         self._job.reporter.report(
             meter.progress(
@@ -135,8 +139,10 @@ class OffsetRun:
                 batch_seconds=now - began,
                 done=earliest(self._positions.values()),
                 latest=latest,
-                rows=rows,
-                dead_letters=rows.get(DEAD_LETTERS, 0),
+                written=written,
+                dead_letters=written[DEAD_LETTERS].rows if DEAD_LETTERS in written else 0,
+                ranges=ranges_between(plan.start, plan.end),
+                sink_seconds=seconds,
             )
         )
 

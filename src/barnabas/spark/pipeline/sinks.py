@@ -54,6 +54,28 @@ class Batch:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    path: str
+    """With the scheme of its file system."""
+    hour: str
+    """The event hour of its rows in UTC, such as 2026-11-16T10, or words where they have none."""
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one `write` has added to a sink."""
+
+    rows: int
+    files: tuple[WrittenFile, ...] = ()
+    """Of a sink of files that knows them."""
+
+
+NOTHING = Written(0)
+
+
 class Sink(Protocol):
     """Somewhere rows go. All calls come from the driver's main thread, or from Spark's for a stateful query."""
 
@@ -70,8 +92,8 @@ class Sink(Protocol):
     def done_offsets(self) -> Offsets | None:
         """The next offset by partition, as committed with the data: the truth on restart. None: nothing yet."""
 
-    def write(self, rows: Any, batch: Batch) -> int:
-        """Write a batch exactly once and return its rows; 0, and nothing written, for one that is done."""
+    def write(self, rows: Any, batch: Batch) -> Written:
+        """Write a batch exactly once and return what was added; NOTHING for one that is done."""
 
     def close(self) -> None:
         """Let go of connections; also after an error, and more than once."""
@@ -90,11 +112,12 @@ class TaskSink(Protocol):
         batch: Batch,
         max_records: int,
         is_stopped: Callable[[], bool],
-        on_done: Callable[[tuple[OffsetRange, ...], int], None],
+        on_done: Callable[[tuple[OffsetRange, ...], Written], None],
     ) -> int:
         """Write what it does not have of a batch, in tasks of so many records, and return the rows.
 
-        Each task is committed by itself, and told to `on_done` with its rows. After a stop no other begins.
+        Each task is committed by itself, and reported to `on_done` with what it has added. After a stop no other
+        begins. `rows_of` is called once for each task, when it begins.
         """
 
 

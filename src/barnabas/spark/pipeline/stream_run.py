@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from barnabas.spark.lake.filesystem import HadoopFileSystem
@@ -19,7 +20,8 @@ from barnabas.spark.pipeline.job import Job, Totals
 from barnabas.spark.pipeline.origin import find_origin, tell_removed
 from barnabas.spark.pipeline.plan import position
 from barnabas.spark.pipeline.progress import Meter, Progress
-from barnabas.spark.pipeline.sinks import Batch, Sink
+from barnabas.spark.pipeline.sinks import Batch, Sink, Written
+from barnabas.spark.ranges import ranges_between
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,7 +59,7 @@ class StreamQuery:
         self._starts_left = _MOST_STARTS
         self._meter: Meter | None = None
         self._last_batch = -1
-        self._rows: dict[int, int] = {}
+        self._written: dict[int, Written] = {}
         self._is_first_batch = True
         self._error: BaseException | None = None
         self.totals = Totals()
@@ -116,12 +118,12 @@ class StreamQuery:
             try:
                 if self._job.stop.is_set:
                     raise Stopped
-                rows = self._target.sink.write(frame, Batch(number, str(self._query.id), {}, {}))
-                if rows == 0 and self._is_first_batch:
+                written = self._target.sink.write(frame, Batch(number, str(self._query.id), {}, {}))
+                if written.rows == 0 and self._is_first_batch:
                     # A sink that has it from the run before did not look at it, but Spark has to bring its state along.
                     frame.write.format("noop").mode("overwrite").save()
                 self._is_first_batch = False
-                self._rows[number] = rows
+                self._written[number] = written
             except BaseException as error:
                 self._error = error
                 raise
@@ -131,29 +133,30 @@ class StreamQuery:
         assert self._query is not None
         for told in self._query.recentProgress:
             found = json.loads(told.json) if hasattr(told, "json") else dict(told)
-            if found["batchId"] > self._last_batch and found["batchId"] in self._rows:
+            if found["batchId"] > self._last_batch and found["batchId"] in self._written:
                 self._last_batch = found["batchId"]
-                progress = self._progress(found)
-                self.totals.add(progress.records, dict(progress.rows))
+                written = {self._target.sink.name: self._written.pop(self._last_batch)}
+                progress = self._progress(found, written)
+                self.totals.add(progress.records, written)
                 self._job.reporter.report(progress)
 
-    def _progress(self, told: Mapping[str, Any]) -> Progress:
-        name = self._target.sink.name
+    def _progress(self, told: Mapping[str, Any], written: Mapping[str, Written]) -> Progress:
+        name, first = self._target.sink.name, offsets_in(told, "startOffset")
         if self._meter is None:
-            first = offsets_in(told, "startOffset")
             self._meter = Meter(self._job.pipeline.name, name, time.monotonic(), first)
         seconds = told.get("batchDuration", 0) / 1000
         states = told.get("stateOperators", [])
         done = offsets_in(told, "endOffset")
         return self._meter.progress(
             now=time.monotonic() + (seconds if not self._meter.total else 0.0),
-            wall=time.time(),
+            wall=datetime.fromisoformat(told["timestamp"]).timestamp() + seconds,
             batch=told["batchId"],
             records=told.get("numInputRows", 0),
             batch_seconds=seconds,
             done=done,
             latest={**done, **offsets_in(told, "latestOffset")},
-            rows={name: self._rows.pop(told["batchId"])},
+            written=written,
+            ranges=ranges_between(first, done),
             watermark=told.get("eventTime", {}).get("watermark"),
             state_rows=sum(state.get("numRowsTotal", 0) for state in states),
             state_bytes=sum(state.get("memoryUsedBytes", 0) for state in states),

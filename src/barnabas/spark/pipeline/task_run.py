@@ -15,8 +15,8 @@ from barnabas.spark.pipeline.origin import check_within, find_origin, tell_remov
 from barnabas.spark.pipeline.paths import Path
 from barnabas.spark.pipeline.plan import is_new, position
 from barnabas.spark.pipeline.progress import Meter
-from barnabas.spark.pipeline.sinks import Batch, Offsets, TaskSink
-from barnabas.spark.ranges import OffsetRange
+from barnabas.spark.pipeline.sinks import Batch, Offsets, TaskSink, Written
+from barnabas.spark.ranges import OffsetRange, ranges_between
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,7 +30,6 @@ class TaskRun:
     def __init__(self, job: Job, target: OffsetSink) -> None:
         self._job = job
         self._target = target
-        self._last = 0.0
         self.totals = Totals()
 
     def run(self) -> None:
@@ -51,14 +50,15 @@ class TaskRun:
         for piece in sink.missing(batch):
             done[piece.topic, piece.partition] -= piece.size
         meter = Meter(job.pipeline.name, sink.name, time.monotonic(), dict(done))
-        self._last = time.monotonic()
+        began: dict[tuple[OffsetRange, ...], float] = {}
 
-        def on_done(task: tuple[OffsetRange, ...], rows: int) -> None:
+        def on_done(task: tuple[OffsetRange, ...], written: Written) -> None:
             for piece in task:
                 done[piece.topic, piece.partition] += piece.size
-            self._report(meter, sum(piece.size for piece in task), rows, dict(done), latest)
+            self._report(meter, task, time.monotonic() - began.pop(task), written, dict(done), latest)
 
         def rows_of(part: Batch) -> DataFrame | DirectRows:
+            began[ranges_between(part.start, part.end)] = time.monotonic()
             if self._target.choice.path is Path.DIRECT:
                 return job.frames.direct(layout, view)
             return job.frames.of_ranges(layout, part.start, part.end, latest)[view]
@@ -71,21 +71,27 @@ class TaskRun:
             on_done,
         )
 
-    def _report(self, meter: Meter, size: int, rows: int, done: Offsets, latest: Offsets) -> None:
-        """Of a task; its time is what has passed since the one before, as they run side by side."""
-        written = {self._target.sink.name: rows}
-        self.totals.add(size, written)
-        now = time.monotonic()
-        seconds, self._last = now - self._last, now
+    def _report(
+        self,
+        meter: Meter,
+        task: tuple[OffsetRange, ...],
+        seconds: float,
+        written: Written,
+        done: Offsets,
+        latest: Offsets,
+    ) -> None:
+        size, by_sink = sum(piece.size for piece in task), {self._target.sink.name: written}
+        self.totals.add(size, by_sink)
         self._job.reporter.report(
             meter.progress(
-                now=now,
+                now=time.monotonic(),
                 wall=time.time(),
                 batch=self.totals.batches - 1,
                 records=size,
                 batch_seconds=seconds,
                 done=done,
                 latest=latest,
-                rows=written,
+                written=by_sink,
+                ranges=task,
             )
         )

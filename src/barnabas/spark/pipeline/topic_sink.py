@@ -29,7 +29,7 @@ from barnabas.spark.kafka_options import BOOTSTRAP, PREFIX
 from barnabas.spark.pipeline.errors import SinkError
 from barnabas.spark.pipeline.failures import in_words_of_pipelines
 from barnabas.spark.pipeline.place import Place
-from barnabas.spark.pipeline.sinks import ORIGIN_COLUMNS, Batch, Offsets, SinkContext, SinkKind
+from barnabas.spark.pipeline.sinks import NOTHING, ORIGIN_COLUMNS, Batch, Offsets, SinkContext, SinkKind, Written
 from barnabas.spark.two_phases import recover
 from barnabas.spark.write_options import PRODUCER, WriteOptions, parse_batch_write_options
 
@@ -96,18 +96,18 @@ class TopicSink:
     def done_offsets(self) -> Offsets | None:
         return self._place().offsets or None
 
-    def write(self, frame: DataFrame, batch: Batch) -> int:
+    def write(self, frame: DataFrame, batch: Batch) -> Written:
         from pyspark.sql import Observation
         from pyspark.sql.functions import count, lit
 
         place = self._place()
         if place.has(batch):
-            return 0
+            return NOTHING
         seen = Observation()
         records = self._records(frame).observe(seen, count(lit(1)).alias("rows"))
         writer = records.write.format("barnabas").mode("append").options(**self.options)
         writer.option("writeId", str(place.after(batch))).save()
-        return int(seen.get["rows"])
+        return Written(int(seen.get["rows"]))
 
     def close(self) -> None:
         """There is nothing to let go of."""

@@ -33,6 +33,7 @@ from barnabas.spark.lake.manifest import DataFile, Entry, Origin, State
 from barnabas.spark.lake.names import PartName, batch_name, file_name, ranges_name
 from barnabas.spark.lake.sink import LakeSettings
 from barnabas.spark.lake.tasks import Task, plan_tasks, run_tasks
+from barnabas.spark.pipeline.sinks import Written
 from barnabas.spark.ranges import OffsetRange
 from tests.unit.spark.lake.model_files import ModelFiles
 from tests.unit.spark.lake.model_load import TABLE
@@ -196,11 +197,11 @@ def test_a_task_that_fails_stops_no_other_and_a_stop_only_those_that_do_not_run(
     tasks = [(OffsetRange("t", partition, 0, 4),) for partition in range(5)]
     written: list[int] = []
 
-    def write(rows: int, task: Task) -> int:
+    def write(rows: int, task: Task) -> Written:
         if rows == 2:
             raise LakeError("no room")
         written.append(rows)
-        return rows
+        return Written(rows)
 
     def run(is_stopped: Callable[[], bool]) -> int:
         return run_tasks(

@@ -18,6 +18,7 @@ from barnabas.spark.pipeline.errors import PipelineError
 from barnabas.spark.pipeline.progress import Meter, Progress, progress_from_json
 from barnabas.spark.pipeline.report import report_html
 from barnabas.spark.pipeline.reporters import JsonLines, Reporters, history, prometheus, summary, terminal
+from barnabas.spark.pipeline.sinks import Written
 from barnabas.spark.pipeline.status import read_history, status_of
 
 ZERO, ONE, TWO = ("clicks", 0), ("clicks", 1), ("clicks", 2)
@@ -29,8 +30,8 @@ def told(**more: object) -> list[Progress]:
     first = {"done": {ZERO: 30, ONE: 10}, "latest": {ZERO: 60, ONE: 50}, "records": 30, "batch_seconds": 2.0}
     second = {"done": {ZERO: 60, ONE: 50}, "latest": {ZERO: 65, ONE: 55}, "records": 70, "batch_seconds": 1.0}
     return [
-        meter.progress(now=3.0, wall=1000.0, batch=0, rows={"lake": 25}, **first, **more),  # type: ignore[arg-type]
-        meter.progress(now=5.0, wall=1002.0, batch=1, rows={"lake": 70}, **second, **more),  # type: ignore[arg-type]
+        meter.progress(now=3.0, wall=1000.0, batch=0, written={"lake": Written(25)}, **first, **more),  # type: ignore[arg-type]
+        meter.progress(now=5.0, wall=1002.0, batch=1, written={"lake": Written(70)}, **second, **more),  # type: ignore[arg-type]
     ]
 
 

@@ -11,7 +11,7 @@ from barnabas.client.metadata import TopicPartition
 from barnabas.spark.pipeline.definition_file import parse_pipeline
 from barnabas.spark.pipeline.offset_run import OffsetSink
 from barnabas.spark.pipeline.progress import Progress
-from barnabas.spark.pipeline.sinks import Batch, Offsets
+from barnabas.spark.pipeline.sinks import Batch, Offsets, Written
 from barnabas.spark.pipeline.state import State
 from barnabas.spark.pipeline.stopping import StopRequest
 from barnabas.spark.pipeline.task_run import TaskRun
@@ -44,10 +44,11 @@ class Gapped:
         batch: Batch,
         max_records: int,
         is_stopped: Callable[[], bool],
-        on_done: Callable[[tuple[OffsetRange, ...], int], None],
+        on_done: Callable[[tuple[OffsetRange, ...], Written], None],
     ) -> int:
         for piece in self.missing(batch):
-            on_done((piece,), piece.size)
+            frame_of(Batch(0, "", {ZERO: piece.start}, {ZERO: piece.end}))
+            on_done((piece,), Written(piece.size))
         return 15
 
 
@@ -61,8 +62,10 @@ def test_a_load_that_goes_on_ends_without_lag(tmp_path: Path) -> None:
         layout=lambda: Layout({"orders": [TopicPartition(*ZERO)]}),
         reporter=SimpleNamespace(report=told.append),
         stop=StopRequest(),
+        frames=SimpleNamespace(of_ranges=lambda *_: {"orders": None}),
     )
     sink: Any = Gapped()
     TaskRun(job, OffsetSink(sink, "orders", ("orders",))).run()
     assert [(each.records, each.lag) for each in told] == [(10, 5), (5, 0)]
     assert [(at.start, at.done) for at in told[-1].partitions] == [(20, 35)]
+    assert [each.ranges for each in told] == [(OffsetRange(*ZERO, 0, 10),), (OffsetRange(*ZERO, 30, 35),)]
