@@ -34,6 +34,7 @@ from barnabas.spark.pipeline.errors import PipelineError
 from barnabas.spark.pipeline.progress import Progress
 from barnabas.spark.pipeline.report import report_html
 from barnabas.spark.pipeline.reporters import Reporters, terminal
+from barnabas.spark.pipeline.run_summary import RunSummary
 from barnabas.spark.pipeline.runner import run_pipeline
 from barnabas.spark.pipeline.session import spark_session
 from barnabas.spark.pipeline.state import State
@@ -135,7 +136,7 @@ class Demo:
         self._console = console
         self._place = place
         self._stop = stop
-        self.told: list[Progress] = []
+        self.summary = RunSummary("The demo's pipelines", time.time())
 
     def run(self, file: str, seconds: float | None = None) -> None:
         """To its end; with `seconds` live for so long, as the last one."""
@@ -154,7 +155,7 @@ class Demo:
             run_pipeline(pipeline, self._spark, state, functions_in=PIPELINES, reporter=reporter, stop=self._stop)
 
     def report(self, progress: Progress) -> None:
-        self.told.append(replace(progress, query=f"{progress.pipeline}: {progress.query}"))
+        self.summary.report(replace(progress, query=f"{progress.pipeline}: {progress.query}"))
 
     def _heading(self, file: str) -> str:
         return (PIPELINES / file).read_text().splitlines()[0].lstrip("# ").partition(":")[2].strip()
@@ -233,7 +234,7 @@ def main() -> None:
             demo.run(LIVE, seconds=options.live)
             demo.show_tables(cluster.bootstrap)
             options.report.parent.mkdir(parents=True, exist_ok=True)
-            options.report.write_text(report_html("The demo's pipelines", demo.told))
+            options.report.write_text(report_html(demo.summary), encoding="utf-8")
     console.print(f"done in {time.monotonic() - began:.0f} s; brokers and data are gone. The report:")
     print(options.report)
 

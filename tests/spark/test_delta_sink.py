@@ -55,7 +55,9 @@ def test_batches_arrive_once_with_their_offsets(
     assert another.write(rows.where("id < 2"), Batch(0, "stateful", {}, {})).rows == 2
     again = open_sink()
     assert again.done_offsets() == {("orders", 0): 5}
-    assert again.write(rows.where("id = 4"), by_offsets(0, 5, 6)).rows == 1  # its state was lost: the numbers begin anew
+    assert (
+        again.write(rows.where("id = 4"), by_offsets(0, 5, 6)).rows == 1
+    )  # its state was lost: the numbers begin anew
     assert another.write(rows, Batch(0, "stateful", {}, {})).rows == 0
     assert ids(spark, tmp_path) == [0, 0, 1, 1, 2, 3, 4, 4]
     assert sorted(path.name for path in (tmp_path / "orders").glob("part=*")) == ["part=0", "part=1"]

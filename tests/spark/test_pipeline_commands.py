@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 from urllib.request import urlopen
 
 import pytest
@@ -111,7 +113,12 @@ def test_a_pipeline_is_planned_run_told_audited_and_compacted(
     told = [json.loads(line) for line in ran.stderr.splitlines()]
     assert [(each["batch"], each["lag"]) for each in told] == [(0, 5), (1, 0)]
     assert [json.loads(line) for line in (bench.place / "more.jsonl").read_text().splitlines()] == told
-    assert "<svg" in (bench.place / "state" / "report.html").read_text()
+    report = (bench.place / "state" / "report.html").read_text()
+    for part in ("Throughput, records/s", "Rows per hour: lake", "Slowest batches", "tasks decode and write with Arrow"):
+        assert part in report
+    assert "JSONDecodeError: Expecting value: line N column N (char N)" in report
+    links = re.findall('href="([^"]+)"', report)
+    assert {(bench.place / "state" / unquote(link)).resolve() for link in links} == set(lake_files(bench))
     audit = printed(pipeline("audit", file, "-o", "json"))
     assert [(row["in_topic"], row["in_lake"], row["dead_letters"], row["ok"]) for row in audit] == [(25, 24, 1, True)]
     assert len(lake_files(bench)) == 4

@@ -12,6 +12,7 @@ from barnabas.client.metadata import TopicPartition
 from barnabas.spark.database.sink import DatabaseSink
 from barnabas.spark.pipeline.errors import PipelineError, SinkError
 from barnabas.spark.pipeline.failures import UnreadableRecord
+from barnabas.spark.pipeline.sinks import Written
 from barnabas.spark.pipeline.stopping import StopRequest
 from barnabas.sync import Admin
 from tests.peers import Broker
@@ -140,7 +141,7 @@ def test_a_sink_that_came_later_or_failed_catches_up_with_the_others(
     bench.send(topic, [order(number) for number in range(10, 15)])
     write = DatabaseSink.write
 
-    def fail_in_second(sink: DatabaseSink, *arguments: Any) -> int:
+    def fail_in_second(sink: DatabaseSink, *arguments: Any) -> Written:
         if sink.name == "second":
             raise SinkError("the disk is full")
         return write(sink, *arguments)

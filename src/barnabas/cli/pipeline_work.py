@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.spark.pipeline.job import Job
     from barnabas.spark.pipeline.progress import Progress
     from barnabas.spark.pipeline.reporters import Reporter, Reporters
+    from barnabas.spark.pipeline.run_summary import RunSummary
     from barnabas.spark.pipeline.sinks import Sink
     from barnabas.spark.pipeline.state import State
     from barnabas.spark.pipeline.stopping import StopRequest
@@ -32,16 +34,6 @@ class ProgressOutput(StrEnum):
     LINES = "lines"
     JSON = "json"
     NONE = "none"
-
-
-class Seen:
-    """A reporter that keeps what this run has told."""
-
-    def __init__(self) -> None:
-        self.told: list[Progress] = []
-
-    def report(self, progress: Progress) -> None:
-        self.told.append(progress)
 
 
 class _Lines:
@@ -81,13 +73,13 @@ def state_of(pipeline: Pipeline, file: Path) -> State:
 
 @contextmanager
 def reporting(
-    state: State, progress: ProgressOutput, json_file: Path | None, metrics: str | None, seen: Seen
+    state: State, progress: ProgressOutput, json_file: Path | None, metrics: str | None, summary: RunSummary
 ) -> Iterator[Reporters]:
     """All who are told of the progress, the history of the pipeline first."""
     from barnabas.spark.pipeline import reporters
 
     with ExitStack() as stack:
-        members: list[Reporter] = [stack.enter_context(reporters.history(state.history_file)), seen]
+        members: list[Reporter] = [stack.enter_context(reporters.history(state.history_file)), summary]
         if json_file is not None:
             members.append(stack.enter_context(reporters.history(json_file)))
         if metrics is not None:
@@ -119,21 +111,33 @@ def _address(text: str) -> tuple[str, int]:
 
 
 @contextmanager
-def write_report(name: str, state: State, file: Path | None) -> Iterator[Seen]:
+def write_report(pipeline: Pipeline, target: Path, stop: StopRequest) -> Iterator[RunSummary]:
     """Write the HTML report at the end of a run, however it ends."""
+    from barnabas.spark.pipeline.letter_causes import find_causes
     from barnabas.spark.pipeline.report import report_html
+    from barnabas.spark.pipeline.run_summary import Ending, RunSummary
 
-    seen = Seen()
-    problem = None
+    summary = RunSummary(pipeline.name, time.time())
+    ending, problem = Ending.FINISHED, None
     try:
-        yield seen
+        yield summary
+    except KeyboardInterrupt:
+        ending = Ending.STOPPED
+        raise
     except Exception as error:
-        problem = str(error)
+        ending, problem = Ending.FAILED, str(error) or type(error).__name__
         raise
     finally:
-        target = file or state.report_file
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(report_html(name, seen.told, problem))
+        if ending is Ending.FINISHED and stop.is_set:
+            ending = Ending.STOPPED
+        summary.end(time.time(), ending, problem)
+        letters = find_causes(pipeline, summary) if summary.dead_letters else None
+        page = report_html(summary, pipeline, letters, target.parent)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(page, encoding="utf-8")
+        except OSError as problem:  # what the run has committed counts, with or without its report
+            print(f"cannot write the report: {problem}", file=sys.stderr, flush=True)
 
 
 class Work(NamedTuple):
@@ -163,9 +167,9 @@ def working(
     check_free(state.lock_file, pipeline.name)
     with (
         stop_on_signals(lambda text: print(text, file=sys.stderr, flush=True)) as stop,
+        write_report(pipeline, report or state.report_file, stop) as summary,
         spark_session(pipeline.name, master, pipeline.spark, state.directory) as spark,
-        write_report(pipeline.name, state, report) as seen,
-        reporting(state, progress, json_file, metrics, seen) as reporters,
+        reporting(state, progress, json_file, metrics, summary) as reporters,
         watching(spark, reporters.tasks),
     ):
         stop.listen()

@@ -25,9 +25,7 @@ class OffsetRange:
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
 
-def ranges_between(
-    start: Mapping[tuple[str, int], int], end: Mapping[tuple[str, int], int]
-) -> tuple[OffsetRange, ...]:
+def ranges_between(start: Mapping[tuple[str, int], int], end: Mapping[tuple[str, int], int]) -> tuple[OffsetRange, ...]:
     """From start to end in every partition that has both, in the order of partitions."""
     return tuple(OffsetRange(*where, start[where], last) for where, last in sorted(end.items()) if where in start)
 

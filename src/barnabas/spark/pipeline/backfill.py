@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_MARK = ".backfill-"
+
+
 @dataclass(frozen=True, slots=True)
 class Backfill:
     of: str
@@ -48,9 +51,14 @@ def backfill_of(pipeline: Pipeline, state: State, first: str, last: str) -> Back
     except ValueError as error:
         raise PipelineError(f"a backfill needs times such as 2026-11-01T00:00:00Z: {error}") from None
     span = re.sub(r"[^0-9A-Za-z]+", "", f"{first}_{last}".replace("_", "to"))
-    name = f"{pipeline.name}.backfill-{span}"
+    name = f"{pipeline.name}{_MARK}{span}"
     own = replace(pipeline, name=name, mode=Mode.BATCH)
     return Backfill(pipeline.name, state.lock_file, own, State(state.directory / "backfill" / span), first, last)
+
+
+def is_backfill_of(name: str, pipeline: str) -> bool:
+    """Whether this is the name of a backfill of that pipeline, whose name its dead letters carry."""
+    return name.startswith(f"{pipeline}{_MARK}")
 
 
 def run_backfill(

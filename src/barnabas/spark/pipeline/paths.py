@@ -36,6 +36,18 @@ class Choice:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class SinkFeed:
+    """How a sink of a run gets its rows, for people."""
+
+    sink: str
+    view: str
+    fed_by: str
+    """offsets, tasks, or a query with state."""
+    path: Path
+    reason: str
+
+
 BY_SPARK = Choice(Path.SPARK, "the rows need Spark")
 
 

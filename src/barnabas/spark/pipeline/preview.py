@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from barnabas.spark.pipeline.definition import DEAD_LETTERS
 from barnabas.spark.pipeline.job import Job
-from barnabas.spark.pipeline.offset_run import OffsetSink
 from barnabas.spark.pipeline.origin import look_for_origin
 from barnabas.spark.pipeline.plan import earliest, plans_ahead, position, to_go
 from barnabas.spark.pipeline.runner import sort_sinks
@@ -25,23 +23,16 @@ def preview(job: Job, sinks: Mapping[str, Sink]) -> dict[str, Any]:
         each.sink.name: position(each.sink.look(job.spark), layout.parts(each.sources, origin), there)
         for each in (*feeds.by_offsets, *feeds.by_tasks)
     }
-    ways = {"offsets": feeds.by_offsets, "tasks": feeds.by_tasks}
     rows = [
-        {"sink": each.sink.name, "view": _view(each), "fed_by": way, "to_read": to_go(at[each.sink.name], latest)}
-        | {"path": each.choice.path.value, "reason": each.choice.reason}
-        for way, some in ways.items()
-        for each in some
-    ]
-    rows += [
         {
-            "sink": each.sink.name,
+            "sink": each.sink,
             "view": each.view,
-            "fed_by": "query",
-            "to_read": None,
-            "path": "spark",
-            "reason": "a query with state",
+            "fed_by": each.fed_by,
+            "to_read": to_go(at[each.sink], latest) if each.sink in at else None,
+            "path": each.path.value,
+            "reason": each.reason,
         }
-        for each in feeds.streams
+        for each in feeds.described()
     ]
     last = job.state.last_plan()
     first = 0 if last is None else last.number + 1
@@ -58,7 +49,3 @@ def preview(job: Job, sinks: Mapping[str, Sink]) -> dict[str, Any]:
         "batches": batches,
         "records": sum(plan.size for plan in plans),
     }
-
-
-def _view(sink: OffsetSink) -> str:
-    return sink.view or f"({DEAD_LETTERS})"

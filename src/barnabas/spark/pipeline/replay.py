@@ -35,14 +35,14 @@ class Letter(NamedTuple):
 
 async def replay(pipeline: Pipeline) -> Counter[str]:
     """Send what has not been replayed yet, up to the end as it is now; how many went to each topic."""
-    topic, kafka = _place(pipeline)
+    topic, kafka = letters_topic(pipeline)
     sent: Counter[str] = Counter()
     name = f"barnabas-pipeline-{pipeline.name}-replay"
     async with (
         Producer(kafka.bootstrap, transactional_id=name, **kafka.client_settings()) as producer,
         _consumer(topic, kafka, group=name) as consumer,
     ):
-        ends = await _ends(topic, kafka)
+        ends = await find_ends(topic, kafka)
         while not await _is_at(consumer, ends):
             letters = own_letters(await consumer.poll(), pipeline.name)
             if not letters:
@@ -57,10 +57,10 @@ async def replay(pipeline: Pipeline) -> Counter[str]:
 
 async def list_letters(pipeline: Pipeline) -> list[Letter]:
     """What a replay would send, without sending it."""
-    topic, kafka = _place(pipeline)
+    topic, kafka = letters_topic(pipeline)
     found: list[ConsumerRecord] = []
     async with _consumer(topic, kafka, group=f"barnabas-pipeline-{pipeline.name}-replay") as consumer:
-        ends = await _ends(topic, kafka)
+        ends = await find_ends(topic, kafka)
         while not await _is_at(consumer, ends):
             found += await consumer.poll()
     return own_letters(found, pipeline.name)
@@ -68,20 +68,26 @@ async def list_letters(pipeline: Pipeline) -> list[Letter]:
 
 def own_letters(records: Iterable[ConsumerRecord], pipeline: str) -> list[Letter]:
     """Those of this pipeline: several may share a topic of dead letters."""
+    return [letter for name, letter in read_letters(records) if name == pipeline]
+
+
+def read_letters(records: Iterable[ConsumerRecord]) -> list[tuple[str, Letter]]:
+    """Dead letters, each with the name of the pipeline that wrote it; other records are left out."""
     letters = []
     for record in records:
         told = {name: value.decode(errors="replace") for name, value in record.headers if value is not None}
-        if told.get(PIPELINE) != pipeline or not {TOPIC, PARTITION, OFFSET} <= told.keys():
+        if not {PIPELINE, TOPIC, PARTITION, OFFSET} <= told.keys():
             continue
         headers = [(name, value) for name, value in record.headers if not name.startswith(PREFIX) and name != REPLAYS]
         headers.append((REPLAYS, str(int(told.get(REPLAYS, "0")) + 1).encode()))
         partition = int(told[PARTITION])
         again = NewRecord(record.value, record.key, headers, partition)
-        letters.append(Letter(told[TOPIC], partition, int(told[OFFSET]), told.get(CAUSE, ""), again))
+        letter = Letter(told[TOPIC], partition, int(told[OFFSET]), told.get(CAUSE, ""), again)
+        letters.append((told[PIPELINE], letter))
     return letters
 
 
-def _place(pipeline: Pipeline) -> tuple[str, KafkaOptions]:
+def letters_topic(pipeline: Pipeline) -> tuple[str, KafkaOptions]:
     if pipeline.dead_letters is None:
         raise PipelineError(f"pipeline {pipeline.name!r} has no dead_letters to replay")
     topic = pipeline.dead_letters.topic
@@ -100,7 +106,7 @@ def _consumer(topic: str, kafka: KafkaOptions, group: str) -> Consumer:
     )
 
 
-async def _ends(topic: str, kafka: KafkaOptions) -> dict[TopicPartition, int]:
+async def find_ends(topic: str, kafka: KafkaOptions) -> dict[TopicPartition, int]:
     async with open_client(kafka) as client:
         found = await client.metadata.topic(topic)
         wanted = {TopicPartition(topic, each.partition): LATEST for each in found.partitions}

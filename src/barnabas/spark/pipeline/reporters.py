@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
 
+    from barnabas.spark.pipeline.paths import SinkFeed
+
 
 class Reporter(Protocol):
     def report(self, progress: Progress) -> None:
@@ -24,6 +26,12 @@ class Reporter(Protocol):
 class TaskReporter(Protocol):
     def tasks(self, done: int, total: int) -> None:
         """Show how far the batch under way is, in Spark's tasks."""
+
+
+@runtime_checkable
+class FeedReporter(Protocol):
+    def feeds(self, feeds: Sequence[SinkFeed]) -> None:
+        """Show how the sinks of the run get their rows; called before the first batch."""
 
 
 class Reporters:
@@ -40,6 +48,11 @@ class Reporters:
         for member in self._members:
             if isinstance(member, TaskReporter):
                 member.tasks(done, total)
+
+    def feeds(self, feeds: Sequence[SinkFeed]) -> None:
+        for member in self._members:
+            if isinstance(member, FeedReporter):
+                member.feeds(feeds)
 
 
 class JsonLines:

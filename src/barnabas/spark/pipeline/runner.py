@@ -20,8 +20,9 @@ from barnabas.spark.pipeline.frames import Frames
 from barnabas.spark.pipeline.job import Job, Totals
 from barnabas.spark.pipeline.lock import run_lock
 from barnabas.spark.pipeline.offset_run import OffsetRun, OffsetSink
-from barnabas.spark.pipeline.paths import choose_path
-from barnabas.spark.pipeline.reporters import Reporter, Reporters
+from barnabas.spark.pipeline.paths import Path as RowPath
+from barnabas.spark.pipeline.paths import SinkFeed, choose_path
+from barnabas.spark.pipeline.reporters import FeedReporter, Reporter, Reporters
 from barnabas.spark.pipeline.sinks import Sink, SinkContext, TaskSink, sink_kind
 from barnabas.spark.pipeline.state import State
 from barnabas.spark.pipeline.stopping import StopRequest
@@ -160,6 +161,14 @@ class Feeds:
     streams: Sequence[StreamSink]
     """Those that need Spark's state."""
 
+    def described(self) -> list[SinkFeed]:
+        ways = {"offsets": self.by_offsets, "tasks": self.by_tasks}
+        return [
+            SinkFeed(each.sink.name, each.view or f"({DEAD_LETTERS})", way, each.choice.path, each.choice.reason)
+            for way, some in ways.items()
+            for each in some
+        ] + [SinkFeed(each.sink.name, each.view, "query", RowPath.SPARK, "a query with state") for each in self.streams]
+
 
 def sort_sinks(job: Job, sinks: Mapping[str, Sink]) -> Feeds:
     pipeline, views = job.pipeline, job.frames.rehearsal()
@@ -181,7 +190,10 @@ def sort_sinks(job: Job, sinks: Mapping[str, Sink]) -> Feeds:
             choice = choose_path(pipeline, definition, sink, job.frames.decoders, job.spark)
             in_tasks = pipeline.mode is Mode.BATCH and not met[view] and isinstance(sink, TaskSink)
             (by_tasks if in_tasks else by_offsets).append(OffsetSink(sink, view, driving, choice))
-    return Feeds(by_offsets, by_tasks, streams)
+    feeds = Feeds(by_offsets, by_tasks, streams)
+    if isinstance(job.reporter, FeedReporter):
+        job.reporter.feeds(feeds.described())
+    return feeds
 
 
 def _needs_state(pipeline: Pipeline, sink: SinkDefinition, met: Mapping[str, set[str]]) -> bool:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import io
-import re
 import socket
 from pathlib import Path
 from urllib.request import urlopen
-from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
 
 from barnabas.spark.pipeline.audits import with_letters
-from barnabas.spark.pipeline.charts import line_chart, round_ticks, shown
 from barnabas.spark.pipeline.errors import PipelineError
-from barnabas.spark.pipeline.progress import Meter, Progress, progress_from_json
-from barnabas.spark.pipeline.report import report_html
+from barnabas.spark.pipeline.progress import MAX_FILES, Meter, Progress, progress_from_json
 from barnabas.spark.pipeline.reporters import JsonLines, Reporters, history, prometheus, summary, terminal
-from barnabas.spark.pipeline.sinks import Written
+from barnabas.spark.pipeline.sinks import Written, WrittenFile
 from barnabas.spark.pipeline.status import read_history, status_of
+from barnabas.spark.ranges import OffsetRange
 
 ZERO, ONE, TWO = ("clicks", 0), ("clicks", 1), ("clicks", 2)
 
@@ -97,36 +94,40 @@ def test_prometheus_serves_the_numbers_of_the_last_batch() -> None:
         assert line in text
 
 
-def test_the_report_is_one_page_with_three_plots_and_the_rows() -> None:
-    page = report_html("shop <1>", told())
-    body = ElementTree.fromstring(page[page.index("<body>") : page.index("</html>")])
-    titles = [figure.get("aria-label") for figure in body.iter("svg")]
-    assert titles == ["Throughput", "Batch time", "Lag"]
-    assert body.findtext("h1") == "shop <1>"
-    assert "95" in "".join(body.itertext())
-    assert "http" not in page
+def test_a_history_line_of_an_earlier_version_is_read() -> None:
+    line = (
+        '{"at":1000.0,"pipeline":"shop","query":"offsets","batch":3,"records":30,"rows":{"lake":25},'
+        '"batch_seconds":2.0,"records_per_second":10.0,"eta_seconds":null,"lag":0,"partitions":'
+        '[{"topic":"clicks","partition":0,"start":10,"done":40,"latest":40}],"dead_letters":5,"watermark":null,'
+        '"state_rows":null,"state_bytes":null}'
+    )
+    progress = progress_from_json(line)
+    assert (progress.batch, progress.began, progress.rows) == (3, 998.0, {"lake": 25})
+    assert (progress.ranges, progress.sink_seconds, progress.files) == ((), {}, {})
 
 
-def test_the_report_of_a_failed_or_idle_run_says_so() -> None:
-    assert "No batch was run" in report_html("shop", [])
-    assert "ended with an error: the disk is full" in report_html("shop", told(), "the disk is full")
-
-
-@pytest.mark.parametrize(
-    ("most", "ticks"),
-    [(0, [0, 1]), (7, [0, 2, 4, 6, 8]), (1000, [0, 250, 500, 750, 1000]), (0.03, [0, 0.01, 0.02, 0.03])],
-)
-def test_axes_have_round_numbers(most: float, ticks: list[float]) -> None:
-    assert round_ticks(most) == pytest.approx(ticks)
-
-
-def test_every_line_of_a_plot_has_a_colour_of_its_own() -> None:
-    plot = line_chart("lag", "records", {f"orders-{number}": [(0.0, 1.0)] for number in range(20)})
-    assert len(set(re.findall(r"--colour:([^\"]+)", plot))) == 20
-
-
-def test_large_numbers_are_short() -> None:
-    assert [shown(value) for value in (0, 0.25, 999, 25_000, 1_200_000)] == ["0", "0.25", "999", "25 k", "1.2 M"]
+def test_files_of_a_batch_are_counted_and_a_bounded_number_is_named() -> None:
+    files = tuple(WrittenFile(f"file:/lake/{n}", f"2026-11-16T{n % 24:02}", 2, 10) for n in range(240))
+    [progress] = [
+        Meter("shop", "offsets", 0.0, {}).progress(
+            now=1.0,
+            wall=2.0,
+            batch=0,
+            records=480,
+            batch_seconds=1.0,
+            done={ZERO: 480},
+            latest={ZERO: 480},
+            written={"lake": Written(480, files), "table": Written(7)},
+            ranges=[OffsetRange(*ZERO, 0, 480), OffsetRange(*ONE, 5, 5)],
+        )
+    ]
+    found = progress.files["lake"]
+    assert (found.count, found.size_bytes, len(found.first)) == (240, 2400, MAX_FILES)
+    assert sum(found.rows_by_hour.values()) == 480
+    assert found.rows_by_hour["2026-11-16T05"] == 20
+    assert (progress.rows, [*progress.files]) == ({"lake": 480, "table": 7}, ["lake"])
+    assert progress.ranges == (OffsetRange(*ZERO, 0, 480),)
+    assert progress_from_json(progress.to_json()) == progress
 
 
 def test_status_adds_up_all_runs_and_sees_what_came_since(tmp_path: Path) -> None:

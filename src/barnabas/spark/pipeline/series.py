@@ -1,0 +1,137 @@
+"""Values over time, reduced to what the width of a chart can show. The least and the greatest value are kept.
+
+A value that holds for a while is a `Segment`; a chart has a number of columns, each with the least, the mean and the
+greatest value of the segments in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby, pairwise
+from typing import NamedTuple
+
+SHORTEST_S = 1e-3
+"""A batch that took no time by the clock took at least this."""
+
+
+class Segment(NamedTuple):
+    start: float
+    end: float
+    low: float
+    value: float
+    high: float
+
+
+class Column(NamedTuple):
+    low: float
+    mean: float
+    high: float
+
+
+class Step(NamedTuple):
+    """A batch, or several in a row."""
+
+    began: float
+    ended: float
+    records: int
+    slowest: float
+    """Records per second of the slowest of them, then of the fastest."""
+    fastest: float
+    low_lag: int
+    high_lag: int
+    lag: int
+    """After the last of them."""
+    state_rows: int = 0
+
+    @classmethod
+    def of(cls, began: float, ended: float, records: int, lag: int, state_rows: int = 0) -> Step:
+        ended = max(ended, began + SHORTEST_S)
+        speed = records / (ended - began)
+        return cls(began, ended, records, speed, speed, lag, lag, lag, state_rows)
+
+    def joined(self, later: Step) -> Step:
+        return Step(
+            min(self.began, later.began),
+            max(self.ended, later.ended),
+            self.records + later.records,
+            min(self.slowest, later.slowest),
+            max(self.fastest, later.fastest),
+            min(self.low_lag, later.low_lag),
+            max(self.high_lag, later.high_lag),
+            later.lag,
+            later.state_rows,
+        )
+
+
+def halved(steps: Sequence[Step]) -> list[Step]:
+    """Each two neighbours as one."""
+    pairs = [first.joined(second) for first, second in zip(steps[::2], steps[1::2])]
+    return pairs + list(steps[len(pairs) * 2 :])
+
+
+def speed_segments(steps: Iterable[Step]) -> list[Segment]:
+    """Records per second while at least one step is under way; of steps side by side, their sum."""
+    changes: list[tuple[float, int, float, float, float]] = []
+    for step in steps:
+        mean = step.records / (step.ended - step.began)
+        changes.append((step.began, 1, step.slowest, mean, step.fastest))
+        changes.append((step.ended, -1, -step.slowest, -mean, -step.fastest))
+    changes.sort()
+    found: list[Segment] = []
+    active, low, value, high = 0, 0.0, 0.0, 0.0
+    for (start, change, *by), (end, *_) in pairwise(changes):
+        active += change
+        low, value, high = (now + more for now, more in zip((low, value, high), by))
+        if active and end > start:
+            found.append(Segment(start, end, low, value, high))
+    return found
+
+
+def lag_segments(steps: Sequence[Step], first_lag: int, until: float) -> list[Segment]:
+    """The lag from the beginning of the first step, as it was after each step."""
+    found = [Segment(min(step.began for step in steps), steps[0].ended, first_lag, first_lag, first_lag)]
+    for step, following in zip(steps, [*(later.ended for later in steps[1:]), until]):
+        found.append(Segment(step.ended, following, step.low_lag, step.lag, step.high_lag))
+    return found
+
+
+def state_segments(steps: Sequence[Step], until: float) -> list[Segment]:
+    ends = [*(later.ended for later in steps[1:]), until]
+    return [Segment(step.ended, end, *[float(step.state_rows)] * 3) for step, end in zip(steps, ends)]
+
+
+def bridged(line: Sequence[Column | None], most: int) -> list[Column]:
+    """The line with 0 where nothing was under way, but for gaps of up to `most` columns, which are hardly seen."""
+    found: list[Column] = []
+    for idle, group in groupby(line, key=lambda column: column is None):
+        some = list(group)
+        is_between = bool(found) and len(found) + len(some) < len(line)
+        filling = found[-1] if is_between and len(some) <= most else Column(0.0, 0.0, 0.0)
+        found += [filling] * len(some) if idle else [column for column in some if column is not None]
+    return found
+
+
+def columns(segments: Iterable[Segment], start: float, end: float, count: int) -> list[Column | None]:
+    """The segments from `start` to `end` in so many columns; None where there is none."""
+    width = (end - start) / count or 1.0
+    lows = [float("inf")] * count
+    highs = [float("-inf")] * count
+    sums = [0.0] * count
+    weights = [0.0] * count
+    for segment in segments:
+        first = min(count - 1, max(0, int((segment.start - start) / width)))
+        last = min(count - 1, max(first, int((segment.end - start) / width)))
+        for index in range(first, last + 1):
+            left = start + index * width
+            inside = min(segment.end, left + width) - max(segment.start, left)
+            if inside <= 0 and index > first:
+                continue
+            weight = max(inside, width * 1e-9)  # also what is too short to be seen has its extremes
+            lows[index] = min(lows[index], segment.low)
+            highs[index] = max(highs[index], segment.high)
+            sums[index] += segment.value * weight
+            weights[index] += weight
+    return [
+        Column(low, total / weight, high) if weight else None
+        for low, high, total, weight in zip(lows, highs, sums, weights)
+    ]
