@@ -114,7 +114,7 @@ def test_a_pipeline_is_planned_run_told_audited_and_compacted(
     assert [(each["batch"], each["lag"]) for each in told] == [(0, 5), (1, 0)]
     assert [json.loads(line) for line in (bench.place / "more.jsonl").read_text().splitlines()] == told
     report = (bench.place / "state" / "report.html").read_text()
-    for part in ("Throughput, records/s", "Rows per hour: lake", "Slowest batches", "tasks decode and write with Arrow"):
+    for part in ("Throughput, records/s", "Rows per hour: lake", "Slowest batches", "decode and write with Arrow"):
         assert part in report
     assert "JSONDecodeError: Expecting value: line N column N (char N)" in report
     links = re.findall('href="([^"]+)"', report)

@@ -136,8 +136,8 @@ def write_report(pipeline: Pipeline, target: Path, stop: StopRequest) -> Iterato
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(page, encoding="utf-8")
-        except OSError as problem:  # what the run has committed counts, with or without its report
-            print(f"cannot write the report: {problem}", file=sys.stderr, flush=True)
+        except OSError as refused:  # what the run has committed counts, with or without its report
+            print(f"cannot write the report: {refused}", file=sys.stderr, flush=True)
 
 
 class Work(NamedTuple):

@@ -15,7 +15,7 @@ WIDTH = 1000
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 10, 24
 PLOT = WIDTH - _LEFT - _RIGHT
 """How many columns a chart over time can show."""
-_PANEL, _PANEL_HEAD, _BARS = 130, 34, 150
+_PANEL, _PANEL_HEAD, _BARS, _HEADROOM = 130, 34, 150, 4
 _ZONES = 100
 """Parts of a chart over time that have a tooltip."""
 _STEPS = (1, 2, 2.5, 5, 10)
@@ -61,7 +61,7 @@ def _panel(panel: Panel, top: int) -> list[str]:
     parts = _levels(ticks, top, _PANEL)
 
     def y(value: float) -> float:
-        return round(top + _PANEL - (_PANEL - 4) * value / ticks[-1], 1)
+        return round(top + _PANEL - (_PANEL - _HEADROOM) * value / ticks[-1], 1)
 
     for number, line in enumerate(panel.series.values()):
         runs = _runs(line)
@@ -138,7 +138,7 @@ def bar_chart(label: str, unit: str, bars: Sequence[Bar | None], colour: str) ->
         if bar is None:
             parts.append(_text(middle, _TOP + _BARS - 6, "\N{MIDLINE HORIZONTAL ELLIPSIS}", "middle"))
             continue
-        tall = round(max(_BARS * bar.value / ticks[-1], 1.5 if bar.value else 0.0), 1)
+        tall = round(max((_BARS - _HEADROOM) * bar.value / ticks[-1], 1.5 if bar.value else 0.0), 1)
         box = f'x="{round(x + (slot - width) / 2, 2)}" y="{round(_TOP + _BARS - tall, 1)}" width="{width}"'
         title = f"{bar.name}: {bar.value:,.0f} {unit}"
         parts.append(f'<rect class="bar {colour}" {box} height="{tall}"><title>{safe(title)}</title></rect>')
@@ -223,7 +223,7 @@ def _time_ticks(start: float, end: float) -> list[tuple[float, str]]:
 def _levels(ticks: Sequence[float], top: int, tall: int) -> list[str]:
     parts = []
     for tick in ticks:
-        y = round(top + tall - (tall - 4) * tick / ticks[-1], 1)
+        y = round(top + tall - (tall - _HEADROOM) * tick / ticks[-1], 1)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
         parts.append(_text(_LEFT - 8, y + 4, shown(tick), "end"))
     return parts

@@ -159,7 +159,7 @@ def _over_time(summary: RunSummary) -> Markup:
     if summary.batches > PLOT / 4:
         note += " Lines are means, bands reach from the slowest to the fastest batch."
     chart = time_chart("Throughput and lag over time", panels, start, end)
-    return section("Throughput and lag", joined(legend(list(queries)), chart), note)
+    return section("Throughput and lag", joined(legend([query.label for query in queries.values()]), chart), note)
 
 
 def _where_the_time_went(summary: RunSummary) -> Markup:
@@ -173,7 +173,7 @@ def _where_the_time_went(summary: RunSummary) -> Markup:
     ]
     parts.append(("between batches", "idle", summary.last_ended - summary.first_began - busy))
     parts.append(("after the last batch", "outside", summary.ended - summary.last_ended))
-    seen = [(name, kind, seconds) for name, kind, seconds in parts if seconds >= 0.0005]
+    seen = [(name, kind, seconds) for name, kind, seconds in parts if seconds >= whole / 500]
     bars = joined(
         *(
             element("span", "", class_=kind, style=f"--part:{seconds / whole:.5f}", title=_spent(name, seconds, whole))
@@ -226,7 +226,7 @@ def _slowest(summary: RunSummary) -> Markup:
     longest = slowest[0].batch_seconds or 1.0
     rows = [
         (
-            *((each.query,) if len(summary.queries) > 1 else ()),
+            *((summary.queries[each.query].label,) if len(summary.queries) > 1 else ()),
             Number(f"{each.batch:,}"),
             _moment(each.began),
             _offsets(each.ranges),
@@ -275,7 +275,7 @@ def _dead_letters(summary: RunSummary, letters: LetterCauses | None) -> Markup:
 
 
 def _partitions(summary: RunSummary) -> Markup:
-    found = [(name, each) for name, query in summary.queries.items() for each in query.last.partitions]
+    found = [(query.label, each) for query in summary.queries.values() for each in query.last.partitions]
     most = max((each.done - each.start for _, each in found), default=0) or 1
     several = len(summary.queries) > 1
     rows = [
@@ -304,7 +304,7 @@ def _files(summary: RunSummary, place: Path | None) -> Markup:
         (
             *((sink,) if several else ()),
             _link(file.path, place),
-            file.hour.replace("T", " "),
+            element("span", f"{file.hour.replace('T', ' ')}:00" if "T" in file.hour else file.hour, class_="number"),
             count(file.rows),
             Number(size_shown(file.size_bytes)),
         )

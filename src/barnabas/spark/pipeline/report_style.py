@@ -44,7 +44,7 @@ rect.bar { fill: var(--colour); } rect.bar:hover { opacity: .75; }
 .zone { fill: var(--ink); opacity: 0; } .zone:hover { opacity: .07; }
 .s0 { --colour: var(--c0); } .s1 { --colour: var(--c1); } .s2 { --colour: var(--c2); }
 .s3 { --colour: var(--c3); } .s4 { --colour: var(--c4); } .s5 { --colour: var(--c5); }
-.letters { --colour: var(--bad); }
+.letters { --colour: var(--c3); }
 .idle { --colour: light-dark(#b9c2cd, #4a5664); } .outside { --colour: light-dark(#8b97a5, #6b7887); }
 .legend { display: flex; flex-wrap: wrap; gap: .15rem 1.25rem; font-size: .875rem; }
 .key::before { content: ''; display: inline-block; width: .7em; height: .7em; margin-right: .45em; border-radius: 2px;
@@ -58,7 +58,7 @@ th, td { padding: .3rem .6rem; border-top: 1px solid var(--line); text-align: le
 th { border-top: 0; color: var(--soft); font-weight: 500; white-space: nowrap; }
 th:first-child, td:first-child { padding-left: 0; } th:last-child, td:last-child { padding-right: 0; }
 .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-td.bar { min-width: 11rem; background: linear-gradient(var(--track), var(--track)) no-repeat right .6rem center
+td.bar { min-width: 9rem; background: linear-gradient(var(--track), var(--track)) no-repeat right .6rem center
   / calc(var(--share) * .88) 68%; }
 td.bar:last-child { background-position: right 0 center; }
 td code { white-space: pre-wrap; } td a code { white-space: nowrap; }

@@ -36,12 +36,21 @@ class QuerySummary:
     batches: int = 0
     records: int = 0
     busy_seconds: float = 0.0
+    sinks: dict[str, None] = field(default_factory=dict)
+    """In the order in which they were written."""
+
+    @property
+    def label(self) -> str:
+        """For people: a query that is not called by its sink has them behind its name."""
+        name = self.last.query
+        return name if name in self.sinks else f"{name} ({', '.join(self.sinks)})"
 
     def add(self, progress: Progress) -> None:
         self.last = progress
         self.batches += 1
         self.records += progress.records
         self.busy_seconds += progress.batch_seconds
+        self.sinks.update(dict.fromkeys(progress.rows))
         step = Step.of(progress.began, progress.at, progress.records, progress.lag, progress.state_rows or 0)
         self.steps.append(step)
         if len(self.steps) > MAX_STEPS:

@@ -100,14 +100,15 @@ def state_segments(steps: Sequence[Step], until: float) -> list[Segment]:
     return [Segment(step.ended, end, *[float(step.state_rows)] * 3) for step, end in zip(steps, ends)]
 
 
-def bridged(line: Sequence[Column | None], most: int) -> list[Column]:
-    """The line with 0 where nothing was under way, but for gaps of up to `most` columns, which are hardly seen."""
-    found: list[Column] = []
-    for idle, group in groupby(line, key=lambda column: column is None):
+def bridged(line: Sequence[Column | None], most: int) -> list[Column | None]:
+    """The line with 0 where nothing was under way between its first and its last column; a gap of up to `most`
+    columns would hardly be seen, and is bridged."""
+    found: list[Column | None] = []
+    for is_idle, group in groupby(line, key=lambda column: column is None):
         some = list(group)
-        is_between = bool(found) and len(found) + len(some) < len(line)
-        filling = found[-1] if is_between and len(some) <= most else Column(0.0, 0.0, 0.0)
-        found += [filling] * len(some) if idle else [column for column in some if column is not None]
+        if is_idle and found and len(found) + len(some) < len(line):
+            some = [found[-1] if len(some) <= most else Column(0.0, 0.0, 0.0)] * len(some)
+        found += some
     return found
 
 

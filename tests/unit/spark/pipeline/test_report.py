@@ -242,9 +242,9 @@ def test_queries_have_a_line_and_a_legend_each() -> None:
     page = Page(report_html(summed([batch(0, of=2), batch(1, of=2), *stateful])))
     assert page.tiles["State at the end"] == "41"
     keys = page.sections["Throughput and lag"].iter("span")
-    assert [key.text for key in keys] == ["offsets", "sessions"]
+    assert [key.text for key in keys] == ["offsets (dead-letters, lake)", "sessions"]
     assert "State, rows" in page.text
-    assert [row[0] for row in page.table("Partitions")] == ["Query", "offsets", "sessions"]
+    assert [row[0] for row in page.table("Partitions")] == ["Query", "offsets (dead-letters, lake)", "sessions"]
 
 
 @pytest.mark.parametrize(
