@@ -10,6 +10,9 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
+_WHOLE, _SEEN = 0.9, 0.2
+"""Which part of a batch, or of a column, a segment has to cover to count among the extremes: where one batch follows
+another, clocks that differ by a moment would show a speed that no batch had."""
 SHORTEST_S = 1e-3
 """A batch that took no time by the clock took at least this."""
 
@@ -20,6 +23,8 @@ class Segment(NamedTuple):
     low: float
     value: float
     high: float
+    is_whole: bool = True
+    """Whether it has a whole batch in it, and is not just a part of one or the moment between two."""
 
 
 class Column(NamedTuple):
@@ -71,19 +76,21 @@ def halved(steps: Sequence[Step]) -> list[Step]:
 
 def speed_segments(steps: Iterable[Step]) -> list[Segment]:
     """Records per second while at least one step is under way; of steps side by side, their sum."""
-    changes: list[tuple[float, int, float, float, float]] = []
-    for step in steps:
-        mean = step.records / (step.ended - step.began)
-        changes.append((step.began, 1, step.slowest, mean, step.fastest))
-        changes.append((step.ended, -1, -step.slowest, -mean, -step.fastest))
-    changes.sort()
+    numbered = dict(enumerate(steps))
+    changes = sorted(
+        change for number, step in numbered.items() for change in ((step.began, number), (step.ended, number))
+    )
     found: list[Segment] = []
-    active, low, value, high = 0, 0.0, 0.0, 0.0
-    for (start, change, *by), (end, *_) in pairwise(changes):
-        active += change
-        low, value, high = (now + more for now, more in zip((low, value, high), by))
+    active: dict[int, Step] = {}
+    for (start, number), (end, _) in pairwise(changes):
+        if active.pop(number, None) is None:
+            active[number] = numbered[number]
         if active and end > start:
-            found.append(Segment(start, end, low, value, high))
+            under_way = active.values()
+            low, high = sum(step.slowest for step in under_way), sum(step.fastest for step in under_way)
+            value = sum(step.records / (step.ended - step.began) for step in under_way)
+            is_whole = any(end - start >= _WHOLE * (step.ended - step.began) for step in under_way)
+            found.append(Segment(start, end, low, value, high, is_whole))
     return found
 
 
@@ -115,8 +122,8 @@ def bridged(line: Sequence[Column | None], most: int) -> list[Column | None]:
 def columns(segments: Iterable[Segment], start: float, end: float, count: int) -> list[Column | None]:
     """The segments from `start` to `end` in so many columns; None where there is none."""
     width = (end - start) / count or 1.0
-    lows = [float("inf")] * count
-    highs = [float("-inf")] * count
+    lows: list[float | None] = [None] * count
+    highs: list[float | None] = [None] * count
     sums = [0.0] * count
     weights = [0.0] * count
     for segment in segments:
@@ -127,12 +134,18 @@ def columns(segments: Iterable[Segment], start: float, end: float, count: int) -
             inside = min(segment.end, left + width) - max(segment.start, left)
             if inside <= 0 and index > first:
                 continue
-            weight = max(inside, width * 1e-9)  # also what is too short to be seen has its extremes
-            lows[index] = min(lows[index], segment.low)
-            highs[index] = max(highs[index], segment.high)
+            weight = max(inside, width * 1e-9)  # a batch that is too short to be seen has its extremes too
             sums[index] += segment.value * weight
             weights[index] += weight
+            if segment.is_whole or inside >= _SEEN * width:
+                low, high = lows[index], highs[index]
+                lows[index] = segment.low if low is None else min(low, segment.low)
+                highs[index] = segment.high if high is None else max(high, segment.high)
     return [
-        Column(low, total / weight, high) if weight else None
+        _column(low, total / weight, high) if weight else None
         for low, high, total, weight in zip(lows, highs, sums, weights)
     ]
+
+
+def _column(low: float | None, mean: float, high: float | None) -> Column:
+    return Column(mean if low is None else min(low, mean), mean, mean if high is None else max(high, mean))

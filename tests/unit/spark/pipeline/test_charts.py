@@ -74,6 +74,13 @@ def test_downsampling_keeps_the_slowest_and_the_fastest_batch(halvings: int) -> 
     assert sum(step.records for step in steps) == 5_000_000
 
 
+def test_clocks_that_differ_by_a_moment_show_no_speed_that_no_batch_had() -> None:
+    steps = [Step.of(step.began - 0.0005, step.ended, 1_000, step.lag) for step in batches(2_000, slow=7, fast=9)]
+    seen = [column for column in columns(speed_segments(steps), NOON, steps[-1].ended, 200) if column is not None]
+    assert max(column.high for column in seen) == pytest.approx(10_000, rel=0.01)
+    assert min(column.low for column in seen) == pytest.approx(100, rel=0.01)
+
+
 def test_batches_side_by_side_add_up_and_idle_time_is_no_batch() -> None:
     steps = [Step.of(0, 10, 100, 0), Step.of(5, 10, 100, 0), Step.of(20, 30, 50, 0)]
     found = [(segment.start, segment.end, segment.value) for segment in speed_segments(steps)]
