@@ -118,11 +118,11 @@ def write_report(pipeline: Pipeline, target: Path, stop: StopRequest) -> Iterato
     from barnabas.spark.pipeline.run_summary import Ending, RunSummary
 
     summary = RunSummary(pipeline.name, time.time())
-    ending, problem = Ending.FINISHED, None
+    ending, problem, is_urgent = Ending.FINISHED, None, False
     try:
         yield summary
     except KeyboardInterrupt:
-        ending = Ending.STOPPED
+        ending, is_urgent = Ending.STOPPED, True
         raise
     except Exception as error:
         ending, problem = Ending.FAILED, str(error) or type(error).__name__
@@ -131,7 +131,7 @@ def write_report(pipeline: Pipeline, target: Path, stop: StopRequest) -> Iterato
         if ending is Ending.FINISHED and stop.is_set:
             ending = Ending.STOPPED
         summary.end(time.time(), ending, problem)
-        letters = find_causes(pipeline, summary) if summary.dead_letters else None
+        letters = find_causes(pipeline, summary) if summary.dead_letters and not is_urgent else None
         page = report_html(summary, pipeline, letters, target.parent)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -77,7 +77,7 @@ def report_html(
 
 
 def counted(number: int, thing: str) -> str:
-    plural = f"{thing[:-1]}ies" if thing.endswith("y") else f"{thing}es" if thing.endswith("ch") else f"{thing}s"
+    plural = f"{thing}es" if thing.endswith("ch") else f"{thing}s"
     return f"{number:,} {thing if number == 1 else plural}"
 
 
@@ -270,7 +270,8 @@ def _dead_letters(summary: RunSummary, letters: LetterCauses | None) -> Markup:
         ]
         head = element("summary", joined(element("b", f"{cause.count:,}"), f" \N{MULTIPLICATION SIGN} {kind}"))
         samples = table(["Partition", "Offset#", "Cause", "Value begins with"], rows)
-        details.append(element("details", joined(head, samples), **({"open": "open"} if index == 0 else {})))
+        is_open = {"open": "open"} if index == 0 else {}
+        details.append(element("details", joined(head, samples), class_="samples", **is_open))
     return section("Dead letters", joined(*details), " ".join(notes))
 
 

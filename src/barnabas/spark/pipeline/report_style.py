@@ -25,7 +25,7 @@ header { margin-bottom: 1.25rem; }
 .status.failed { border-color: var(--bad); } .status.failed b { color: var(--bad); }
 .status.stopped { border-color: var(--held); } .status.stopped b { color: var(--held); }
 .tiles { display: grid; grid-template-columns: repeat(var(--columns), minmax(0, 1fr)); gap: .75rem; margin: 0 0 1rem; }
-@media (max-width: 50rem) { .tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); } }
+@media screen and (max-width: 50rem) { .tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); } }
 .tile, section { background: var(--card); border: 1px solid var(--line); border-radius: 8px; }
 .tile { padding: .7rem .9rem; min-width: 0; }
 .tile dt { color: var(--soft); font-size: .8125rem; overflow-wrap: anywhere; }
@@ -70,9 +70,9 @@ footer { color: var(--soft); font-size: .8125rem; }
 @media print {
   :root { color-scheme: light; }
   body { max-width: none; padding: 0; background: none; font-size: 12px; }
-  .tile, section { border-color: #ccc; }
+  .tile, section { border-color: #ccc; } table { font-size: 10px; }
   * { print-color-adjust: exact; }
-  details::details-content { content-visibility: visible; block-size: auto; }
+  .samples::details-content { content-visibility: visible; block-size: auto; }
   .zone { display: none; } svg { min-width: 0; }
 }
 """

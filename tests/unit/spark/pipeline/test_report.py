@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -308,25 +307,19 @@ def test_dead_letters_that_cannot_be_read_are_a_line_of_the_report(
     assert "could not be read to its end" in Page(report_html(summary, pipeline, letters)).text
 
 
-@contextmanager
-def reported(pipeline: Pipeline, target: Path, stop: StopRequest) -> Iterator[RunSummary]:
-    with write_report(pipeline, target, stop) as summary:
-        yield summary
-
-
 def test_a_report_is_written_however_the_run_ends(pipeline: Pipeline, tmp_path: Path) -> None:
     target, stop = tmp_path / "state" / "report.html", StopRequest()
-    with pytest.raises(ValueError, match="bad luck"), reported(pipeline, target, stop):
+    with pytest.raises(ValueError, match="bad luck"), write_report(pipeline, target, stop):
         raise ValueError("bad luck")
     assert "Failed before the first batch was done: bad luck" in Page(target.read_text()).text
-    with pytest.raises(KeyboardInterrupt), reported(pipeline, target, stop):
+    with pytest.raises(KeyboardInterrupt), write_report(pipeline, target, stop):
         raise KeyboardInterrupt
     assert "Stopped on request" in Page(target.read_text()).text
-    with reported(pipeline, target, stop):
+    with write_report(pipeline, target, stop):
         pass
     assert "Finished" in Page(target.read_text()).text
     stop.set()
-    with reported(pipeline, target, stop):
+    with write_report(pipeline, target, stop):
         pass
     assert "Stopped on request" in Page(target.read_text()).text
 
@@ -335,6 +328,6 @@ def test_a_report_that_cannot_be_written_does_not_fail_the_run(
     pipeline: Pipeline, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    with reported(pipeline, tmp_path / "file" / "report.html", StopRequest()):
+    with write_report(pipeline, tmp_path / "file" / "report.html", StopRequest()):
         pass
     assert "cannot write the report" in capsys.readouterr().err
