@@ -104,7 +104,9 @@ def lag_segments(steps: Sequence[Step], first_lag: int, until: float) -> list[Se
 
 def state_segments(steps: Sequence[Step], until: float) -> list[Segment]:
     ends = [*(later.ended for later in steps[1:]), until]
-    return [Segment(step.ended, end, *[float(step.state_rows)] * 3) for step, end in zip(steps, ends)]
+    return [
+        Segment(step.ended, end, step.state_rows, step.state_rows, step.state_rows) for step, end in zip(steps, ends)
+    ]
 
 
 def bridged(line: Sequence[Column | None], most: int) -> list[Column | None]:
