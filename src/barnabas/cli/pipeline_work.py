@@ -156,6 +156,7 @@ def working(
 ) -> Iterator[Work]:
     """Spark, those who show progress, Ctrl-C that stops between commits, and the report at the end."""
     from barnabas.spark.pipeline.lock import check_free
+    from barnabas.spark.pipeline.paths import is_direct_by_design
     from barnabas.spark.pipeline.session import spark_session
     from barnabas.spark.pipeline.stopping import stop_on_signals
     from barnabas.spark.pipeline.watching import watching
@@ -163,7 +164,14 @@ def working(
     check_free(state.lock_file, pipeline.name)
     with (
         stop_on_signals(lambda text: print(text, file=sys.stderr, flush=True)) as stop,
-        spark_session(pipeline.name, master, pipeline.spark, state.directory) as spark,
+        spark_session(
+            pipeline.name,
+            master,
+            pipeline.spark,
+            state.directory,
+            is_direct=is_direct_by_design(pipeline),
+            records_classes=True,
+        ) as spark,
         write_report(pipeline.name, state, report) as seen,
         reporting(state, progress, json_file, metrics, seen) as reporters,
         watching(spark, reporters.tasks),
