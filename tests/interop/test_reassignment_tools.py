@@ -39,6 +39,13 @@ def tool(cluster: Cluster) -> Tool:
     )
 
 
+def create(tool: Tool, cluster: Cluster, topic: str, assignment: str) -> None:
+    """Wait for every broker to know the topic: a tool may ask any of them next."""
+    tool(TOPICS, "--create", "--topic", topic, "--replica-assignment", assignment)
+    for broker in cluster.brokers.values():
+        eventually(lambda at=broker.address: len(leaders(at, topic)), assignment.count(",") + 1)  # type: ignore[misc]
+
+
 def partitions(cluster: Cluster, topic: str) -> list[k03_metadata.MetadataResponsePartition]:
     request = k03_metadata.MetadataRequest([k03_metadata.MetadataRequestTopic(name=topic)])
     with Client(cluster.address(2)) as client:
@@ -63,7 +70,7 @@ def plan(path: Path, topic: str, replicas: list[list[int]]) -> str:
 def test_kafka_reassign_partitions_proposes_moves_and_verifies(
     tool: Tool, topic_name: str, tmp_path: Path, cluster: Cluster
 ) -> None:
-    tool(TOPICS, "--create", "--topic", topic_name, "--replica-assignment", "1:2,2:1")
+    create(tool, cluster, topic_name, "1:2,2:1")
     wanted = tmp_path / "topics.json"
     wanted.write_text(json.dumps({"version": 1, "topics": [{"topic": topic_name}]}))
     generated = tool(REASSIGN, "--generate", "--topics-to-move-json-file", str(wanted), "--broker-list", "2,3")
@@ -88,7 +95,7 @@ def test_kafka_reassign_partitions_proposes_moves_and_verifies(
 def test_kafka_reassign_partitions_lists_a_move_and_calls_it_off(
     tool: Tool, topic_name: str, tmp_path: Path, cluster: Cluster
 ) -> None:
-    tool(TOPICS, "--create", "--topic", topic_name, "--replica-assignment", "1:2")
+    create(tool, cluster, topic_name, "1:2")
     tool(PERFORMANCE, "--topic", topic_name, "--num-records", "300", "--record-size", "5000", "--throughput", "-1")
     with pytest.raises(AssertionError, match="Unknown broker id 9"):
         tool(REASSIGN, "--execute", "--reassignment-json-file", plan(tmp_path / "wrong.json", topic_name, [[1, 9]]))
@@ -107,11 +114,12 @@ def test_tools_tell_of_a_death_and_elect_the_preferred_leader_after_it(
         told = tool(TOPICS, "--describe", option)  # topics in the order of a hash
         return sorted(re.findall(rf"Topic: {topic_name}(\S*\tPartition: \d)", told))
 
-    tool(TOPICS, "--create", "--topic", topic_name, "--replica-assignment", "1:2,2:3")
-    tool(TOPICS, "--create", "--topic", f"{topic_name}-alone", "--replica-assignment", "1")
+    create(tool, cluster, topic_name, "1:2,2:3")
+    create(tool, cluster, f"{topic_name}-alone", "1")
     cluster.kill(1)
     try:
-        eventually(lambda: leaders(cluster.address(2), topic_name)[0], 2, timeout=30)
+        for number in (2, 3):
+            eventually(lambda at=number: leaders(cluster.address(at), topic_name)[0], 2, timeout=30)  # type: ignore[misc]
         assert listed("--under-replicated-partitions") == ["\tPartition: 0", "-alone\tPartition: 0"]
         assert listed("--unavailable-partitions") == ["-alone\tPartition: 0"]
         assert re.search(r"Cluster ID: \S{22}", tool(CLUSTER, "cluster-id"))

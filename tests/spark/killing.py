@@ -27,6 +27,7 @@ import psutil
 import yaml
 
 from barnabas import NewRecord
+from barnabas.spark import worker_daemon
 from barnabas.sync import Admin, Producer
 from tests.peers import BarnabasServer, free_port
 from tests.spark.landings import Landing, Row
@@ -222,9 +223,12 @@ class PipelineProcess:
         self._family = []
 
 
+_DAEMONS = ("pyspark.daemon", worker_daemon.__name__)
+
+
 def _is_worker(process: psutil.Process | None) -> bool:
     with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-        return process is not None and any("pyspark.daemon" in word for word in process.cmdline())
+        return process is not None and any(word in _DAEMONS for word in process.cmdline())
     return False
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.spark.lake import sink as sink_module
 from barnabas.spark.lake.commit import LatePolicy
 from barnabas.spark.lake.errors import LakeError, ManifestDamaged, WrongSchema
 from barnabas.spark.lake.evolution import Evolution
+from barnabas.spark.lake.filesystem import HadoopFileSystem
 from barnabas.spark.lake.formats import FileFormat
+from barnabas.spark.lake.manifest_log import ManifestLog
 from barnabas.spark.lake.reading import read_lake
 from barnabas.spark.lake.sink import LakeSettings, LakeSink
 from barnabas.spark.pipeline.sinks import Batch
@@ -66,6 +70,24 @@ def test_a_batch_becomes_files_by_hour_and_offsets_that_are_the_same_in_every_by
     assert offsets_in(spark.read.parquet(str(tmp_path / "first"))) == every_offset(9)
     assert (tmp_path / "first/date=2023-11-14/hour=22/_SUCCESS").exists()
     assert not list((tmp_path / "first/_staging").glob("[!.]*"))
+
+
+def test_a_lake_begun_through_hadoop_goes_on_without_and_hadoop_reads_it(
+    spark: SparkSession, topic: Topic, new_sink: NewSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sink_module, "open_filesystem", HadoopFileSystem)
+        new_sink().write(topic.rows(0, 3), topic.batch(0, 3))
+    hour = "date=2023-11-14/hour=22"
+    assert (tmp_path / "lake" / hour / "._SUCCESS.crc").exists()
+    sink = new_sink()
+    sink.write(topic.rows(3, 6), topic.batch(3, 6))
+    sink.compact(spark)
+    through_hadoop = HadoopFileSystem(spark, str(tmp_path / "lake"))
+    state, _ = ManifestLog(through_hadoop).read()
+    assert state == sink.lake.state()
+    assert json.loads(through_hadoop.read(f"{hour}/_SUCCESS"))["rows"] == 12
+    assert offsets_in(spark.read.parquet(str(tmp_path / "lake"))) == every_offset(6)
 
 
 COLUMNS = (

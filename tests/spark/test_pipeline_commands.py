@@ -61,7 +61,7 @@ def pipeline(bench: Bench, spark: SparkSession, monkeypatch: pytest.MonkeyPatch)
     """Runs `barnabas pipeline ...` with the session that is there."""
 
     @contextmanager
-    def shared(*_: object) -> Iterator[SparkSession]:
+    def shared(*_: object, **__: object) -> Iterator[SparkSession]:
         yield spark
 
     monkeypatch.setattr(session, "spark_session", shared)
@@ -240,6 +240,27 @@ def test_a_wrong_file_is_one_line_on_standard_error(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["validate", str(file)])
     assert result.exit_code == 1
     assert result.stderr == f"barnabas: {file}:2: a pipeline has no key 'sorces'; did you mean 'sources'?\n"
+
+
+def test_the_jvm_of_a_second_run_starts_from_the_classes_of_the_first(
+    bench: Bench, spark_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = spark_topic()
+    bench.send(topic, [click(1)])
+    file = write_file(bench, topic)
+    text = file.read_text()
+    cache = tmp_path / "cache"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    java_options = QUICK_SPARK["spark.driver.extraJavaOptions"]
+    for options in (java_options, f"{java_options} -Xshare:on"):  # which is an error where the archive does not fit
+        settings = {**QUICK_SPARK, "spark.driver.extraJavaOptions": options}
+        file.write_text(text + yaml.safe_dump({"spark": settings}))
+        command = [sys.executable, "-m", "barnabas.cli", "pipeline", "run", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        (archive,) = (cache / "barnabas").iterdir()
+        assert archive.suffix == ".jsa"
+    assert lake_ids(bench) == [1]
 
 
 @pytest.mark.proof

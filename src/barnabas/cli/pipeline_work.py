@@ -160,6 +160,7 @@ def working(
 ) -> Iterator[Work]:
     """Spark, those who show progress, Ctrl-C that stops between commits, and the report at the end."""
     from barnabas.spark.pipeline.lock import check_free
+    from barnabas.spark.pipeline.paths import is_direct_by_design
     from barnabas.spark.pipeline.session import spark_session
     from barnabas.spark.pipeline.stopping import stop_on_signals
     from barnabas.spark.pipeline.watching import watching
@@ -168,7 +169,14 @@ def working(
     with (
         stop_on_signals(lambda text: print(text, file=sys.stderr, flush=True)) as stop,
         write_report(pipeline, report or state.report_file, stop) as summary,
-        spark_session(pipeline.name, master, pipeline.spark, state.directory) as spark,
+        spark_session(
+            pipeline.name,
+            master,
+            pipeline.spark,
+            state.directory,
+            is_direct=is_direct_by_design(pipeline),
+            records_classes=True,
+        ) as spark,
         reporting(state, progress, json_file, metrics, summary) as reporters,
         watching(spark, reporters.tasks),
     ):

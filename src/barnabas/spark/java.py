@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 OLDEST = 17
@@ -21,13 +22,23 @@ class JavaMissing(OSError):
     """There is no Java that can run Spark."""
 
 
-def require_java() -> Path:
+@dataclass(frozen=True, slots=True)
+class Java:
+    path: Path
+    version: str
+    """All that `java -version` prints."""
+
+
+def require_java() -> Java:
     """The Java that Spark will start; an error that says what to do where it cannot run Spark."""
-    java = _find()
-    version = _version(java)
-    if version < OLDEST:
-        raise JavaMissing(f"{java} is Java {version}. {_REMEDY}")
-    return java
+    path = _find()
+    printed = _printed_version(path)
+    number = _VERSION.search(printed)
+    if number is None:
+        raise JavaMissing(f"{path} -version does not tell a version: {printed!r}. {_REMEDY}")
+    if int(number[1]) < OLDEST:
+        raise JavaMissing(f"{path} is Java {number[1]}. {_REMEDY}")
+    return Java(path, printed)
 
 
 def _find() -> Path:
@@ -43,12 +54,9 @@ def _find() -> Path:
     return java
 
 
-def _version(java: Path) -> int:
+def _printed_version(java: Path) -> str:
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except subprocess.TimeoutExpired:
         raise JavaMissing(f"{java} -version does not end. {_REMEDY}") from None
-    told = _VERSION.search(done.stderr)
-    if told is None:
-        raise JavaMissing(f"{java} -version does not tell a version: {done.stderr.strip()!r}. {_REMEDY}")
-    return int(told[1])
+    return done.stderr.strip()

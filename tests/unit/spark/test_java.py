@@ -25,9 +25,9 @@ def test_java_home_goes_before_the_path(tmp_path: Path, monkeypatch: pytest.Monk
     home, other = make_java(tmp_path / "home", version), make_java(tmp_path / "other", version)
     monkeypatch.setenv("PATH", str(other.parent))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
-    assert require_java() == home
+    assert require_java().path == home
     monkeypatch.delenv("JAVA_HOME")
-    assert require_java() == other
+    assert require_java().path == other
 
 
 def test_no_java_at_all_is_one_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from barnabas.spark import register
 from barnabas.spark.lake.errors import LakeError
-from barnabas.spark.lake.filesystem import FileSystem, HadoopFileSystem
+from barnabas.spark.lake.filesystem import FileSystem, open_filesystem
 from barnabas.spark.lake.hours import hour_text
 from barnabas.spark.lake.intervals import hulls
 from barnabas.spark.lake.manifest import DataFile, State, TopicPartition
@@ -36,7 +37,8 @@ Row = Mapping[str, Any]
 
 def audit(spark: SparkSession, path: str, options: Mapping[str, str], source_options: Mapping[str, str]) -> list[Row]:
     """One row for each partition and hour, with `ok`; and one for each file that is not as the manifest says."""
-    fs = HadoopFileSystem(spark, path)
+    register(spark)
+    fs = open_filesystem(spark, path)
     state, entry = ManifestLog(fs).read()
     if entry is None:
         raise LakeError(f"{fs.root} has no manifest: it is not a lake, or nothing was loaded yet")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.spark.lake.compact_plan import HourPlan, WrittenGroup, compact_entry, group_names, plan_hours
 from barnabas.spark.lake.errors import LakeError
-from barnabas.spark.lake.filesystem import HadoopFileSystem, explained
+from barnabas.spark.lake.filesystem import FileSystem, explained
 from barnabas.spark.lake.formats import read_options, write_options
 from barnabas.spark.lake.hours import hour_text
 from barnabas.spark.lake.lake import Lake
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def compact(
-    spark: SparkSession, fs: HadoopFileSystem, lake: Lake, how: Staging, target_bytes: int
+    spark: SparkSession, fs: FileSystem, lake: Lake, how: Staging, target_bytes: int
 ) -> list[Mapping[str, Any]]:
     """Compact every hour that would have fewer files; what was done, one row for each hour."""
     done: list[Mapping[str, Any]] = []
@@ -58,7 +58,7 @@ def compact(
     return done
 
 
-def _check_directory(fs: HadoopFileSystem, state: State, plan: HourPlan) -> None:
+def _check_directory(fs: FileSystem, state: State, plan: HourPlan) -> None:
     """The whole directory is going to be replaced, so nothing else may be in it."""
     place = directories_of(state).of(plan.hour)
     there = {f"{place}/{listed.name}" for listed in fs.list(place) if not listed.name.startswith(("_", "."))}
@@ -70,7 +70,7 @@ def _check_directory(fs: HadoopFileSystem, state: State, plan: HourPlan) -> None
 
 
 def _write_group(
-    spark: SparkSession, fs: HadoopFileSystem, state: State, group: tuple[DataFile, ...], directory: str, how: Staging
+    spark: SparkSession, fs: FileSystem, state: State, group: tuple[DataFile, ...], directory: str, how: Staging
 ) -> tuple[str, WrittenGroup]:
     """The rows of some files as one file: its path, and what is in it."""
     frame = read_files(spark, fs, state, [file.path for file in group], how.options).coalesce(1)

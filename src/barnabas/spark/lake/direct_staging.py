@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.spark.lake.commit import StagedFile
 from barnabas.spark.lake.errors import LakeError
-from barnabas.spark.lake.filesystem import HadoopFileSystem
+from barnabas.spark.lake.filesystem import FileSystem
 from barnabas.spark.lake.names import PartName
 from barnabas.spark.lake.staging import Staging, stage
 from barnabas.spark.ranges import OffsetRange
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def stage_direct(
     spark: SparkSession,
-    fs: HadoopFileSystem,
+    fs: FileSystem,
     rows: DirectRows,
     directory: str,
     ranges: Sequence[OffsetRange],

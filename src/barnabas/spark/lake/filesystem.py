@@ -1,6 +1,6 @@
-"""A lake's directory on any Hadoop file system, through the JVM that Spark's driver runs.
+"""A lake's directory: what a lake needs of a file system, and any Hadoop file system through the JVM of Spark's driver.
 
-Everything a lake asks of a file system is in `FileSystem`; the tests have a model of it that crashes between any two
+Local directories are reached without the JVM (`local_files`), and the tests have a model that crashes between any two
 steps. Paths are relative to the lake, with slashes.
 """
 
@@ -48,6 +48,17 @@ class FileSystem(Protocol):
 
     def delete(self, path: str) -> None:
         """A file, or a directory with all that is in it; nothing happens if it does not exist."""
+
+    def full(self, path: str) -> str:
+        """The path as Spark needs it."""
+
+
+def open_filesystem(spark: SparkSession, root: str) -> FileSystem:
+    """The file system that Hadoop finds by the scheme of the path, or by its configuration."""
+    from barnabas.spark.lake.local_files import SCHEME, LocalFiles
+
+    found = HadoopFileSystem(spark, root)
+    return LocalFiles(found.root.removeprefix(SCHEME)) if found.root.startswith(SCHEME) else found
 
 
 class HadoopFileSystem:
@@ -119,7 +130,6 @@ class HadoopFileSystem:
             self._fs.delete(self._path(path), True)
 
     def full(self, path: str) -> str:
-        """As Spark wants it."""
         return f"{self.root}/{path}" if path else self.root
 
     def _path(self, path: str) -> Any:

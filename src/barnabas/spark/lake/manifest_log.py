@@ -1,8 +1,8 @@
 """The manifest on the file system: a file for each entry, and now and then a checkpoint.
 
 An entry becomes visible by one rename to the name of its version, which fails if that version is there already: of two
-runs that commit at once, one is refused. (`file:` has no such rename; there, look and rename are two steps, and the
-lock of the pipeline is what keeps two runs apart.) Entries older than the last but one checkpoint are removed; a run
+runs that commit at once, one is refused. (Local file systems without hard links have no such rename; there, the lock of
+the pipeline keeps two runs apart.) Entries older than the last but one checkpoint are removed; a run
 that has been away for so long that its next version was among them is told by those that came after.
 """
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.spark.lake.errors import LakeError
-from barnabas.spark.lake.filesystem import FileSystem, HadoopFileSystem
+from barnabas.spark.lake.filesystem import FileSystem, open_filesystem
 from barnabas.spark.lake.formats import FileFormat, read_options
 from barnabas.spark.lake.manifest import Entry, State
 from barnabas.spark.lake.manifest_log import ManifestLog
@@ -24,7 +24,7 @@ def read_lake(
     spark: SparkSession, path: str, options: Mapping[str, str] | None = None, *, late: bool = False
 ) -> DataFrame:
     """The rows of a lake; with `late` also those that the policy has put aside."""
-    fs = HadoopFileSystem(spark, path)
+    fs = open_filesystem(spark, path)
     state, entry = ManifestLog(fs).read()
     if state.table is None or entry is None:
         raise LakeError(f"{fs.root} has no manifest: it is not a lake, or nothing was loaded yet")
@@ -34,7 +34,7 @@ def read_lake(
 
 
 def read_files(
-    spark: SparkSession, fs: HadoopFileSystem, state: State, files: list[str], options: Mapping[str, str]
+    spark: SparkSession, fs: FileSystem, state: State, files: list[str], options: Mapping[str, str]
 ) -> DataFrame:
     """The rows of some files, with the columns of the lake."""
     from pyspark.sql.types import StructType

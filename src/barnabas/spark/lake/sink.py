@@ -27,7 +27,7 @@ from barnabas.spark.lake.compact import compact
 from barnabas.spark.lake.direct_staging import stage_direct
 from barnabas.spark.lake.errors import LakeError
 from barnabas.spark.lake.evolution import Evolution, Schema, evolved
-from barnabas.spark.lake.filesystem import HadoopFileSystem
+from barnabas.spark.lake.filesystem import FileSystem, open_filesystem
 from barnabas.spark.lake.formats import FileFormat, check_format
 from barnabas.spark.lake.hours import hour_text
 from barnabas.spark.lake.intervals import hulls
@@ -119,7 +119,7 @@ class LakeSink:
         self._open: _OpenLake | None = None
 
     def prepare(self, spark: SparkSession) -> None:
-        fs = HadoopFileSystem(spark, self.settings.path)
+        fs = open_filesystem(spark, self.settings.path)
         lake = Lake(fs, self.settings.policy)
         lake.open()
         self._open = _OpenLake(spark, fs, lake)
@@ -128,7 +128,7 @@ class LakeSink:
             lake.complete_hours(seen)
 
     def look(self, spark: SparkSession) -> Offsets | None:
-        state, _ = ManifestLog(HadoopFileSystem(spark, self.settings.path)).read()
+        state, _ = ManifestLog(open_filesystem(spark, self.settings.path)).read()
         return state.next_offsets() or None
 
     def done_offsets(self) -> Offsets | None:
@@ -254,7 +254,7 @@ class LakeSink:
 @dataclass(frozen=True, slots=True)
 class _OpenLake:
     spark: SparkSession
-    fs: HadoopFileSystem
+    fs: FileSystem
     lake: Lake
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.spark.lake.commit import StagedFile
 from barnabas.spark.lake.errors import LakeError, WrongSchema
-from barnabas.spark.lake.filesystem import HadoopFileSystem, explained
+from barnabas.spark.lake.filesystem import FileSystem, explained
 from barnabas.spark.lake.formats import FileFormat, read_options, write_options
 from barnabas.spark.lake.hours import FIRST_HOUR, LAST_HOUR, NO_VALUE
 from barnabas.spark.lake.names import PartName
@@ -40,7 +40,7 @@ class Staging:
 
 def stage(
     spark: SparkSession,
-    fs: HadoopFileSystem,
+    fs: FileSystem,
     frame: DataFrame,
     directory: str,
     ranges: Sequence[OffsetRange],
@@ -101,7 +101,7 @@ def _range_of(ranges: Sequence[OffsetRange]) -> Column:
 
 def _counted(
     spark: SparkSession,
-    fs: HadoopFileSystem,
+    fs: FileSystem,
     placed: DataFrame,
     directory: str,
     places: Sequence[str],

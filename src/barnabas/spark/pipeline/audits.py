@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from barnabas.spark import register
 from barnabas.spark.pipeline.dead_letters import OFFSET, PARTITION, PIPELINE, TIMESTAMP, TOPIC
 from barnabas.spark.pipeline.definition import Pipeline
 
@@ -25,6 +26,7 @@ def count_letters(spark: SparkSession, pipeline: Pipeline) -> Counter[Place]:
 
     if pipeline.dead_letters is None:
         return Counter()
+    register(spark)
     options = {**pipeline.cluster.source_options(), "subscribePattern": _literally(pipeline.dead_letters.topic)}
     letters = spark.read.format("barnabas").options(columns="headers", **options).load()
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.client.metadata import TopicPartition
+from barnabas.spark import register
 from barnabas.spark.offsets import nested
 from barnabas.spark.options import parse_batch_options
 from barnabas.spark.pipeline.across import marked
@@ -37,9 +39,10 @@ class Frames:
         self._spark = spark
         self._pipeline = pipeline
         self._functions_in = functions_in
-        self._direct_schemas: dict[str, StructType] = {}
+        self._has_source = False
         self.decoders = {source.name: make_decoder(source) for source in pipeline.sources}
 
+    @cached_property
     def rehearsal(self) -> Views:
         """Views without rows: they show what SQL and functions make of the schemas before anything is read."""
         rows = {}
@@ -68,13 +71,13 @@ class Frames:
             source = decoder.source
             options = {**source.topic_options(), "columns": ",".join(decoder.columns)}
             if source.is_table:
-                records = self._spark.read.format("barnabas").options(**self._kafka(), **options).load()
+                records = self._with_source().read.format("barnabas").options(**self._kafka(), **options).load()
             else:
                 options |= {"startingOffsets": _json(layout.part(name, start)), **_on_loss(source)}
                 options |= self._decoding(decoder)
                 if self._pipeline.max_records_per_batch is not None:
                     options["maxOffsetsPerTrigger"] = str(self._pipeline.max_records_per_batch)
-                records = self._spark.readStream.format("barnabas").options(**self._kafka(), **options).load()
+                records = self._with_source().readStream.format("barnabas").options(**self._kafka(), **options).load()
             rows[name] = self._rows(decoder, records)
         return self._build(rows)
 
@@ -89,10 +92,8 @@ class Frames:
         def decode(records: DataFrame) -> DataFrame:
             return self._build({source.name: self._rows(decoder, records)}, only=[source, *transforms])[view]
 
-        if view not in self._direct_schemas:
-            self._direct_schemas[view] = self.rehearsal()[view].schema
         rows = self._direct_rows(layout, decoder, decoder.columns)
-        return replace(rows, functions=functions, schema=self._direct_schemas[view], decode=decode)
+        return replace(rows, functions=functions, schema=self.rehearsal[view].schema, decode=decode)
 
     def _direct_rows(self, layout: Layout, decoder: Decoder, columns: Sequence[str]) -> DirectRows:
         """The rows of a source itself."""
@@ -135,6 +136,13 @@ class Frames:
         views = self._pipeline.views if only is None else only
         return build_views(self._spark, views, rows, self._functions_in)
 
+    def _with_source(self) -> SparkSession:
+        """The session, in which the data source is registered when it is first used: that costs Spark a second."""
+        if not self._has_source:
+            register(self._spark)
+            self._has_source = True
+        return self._spark
+
     def _kafka(self) -> dict[str, str]:
         return self._pipeline.cluster.source_options()
 
@@ -169,7 +177,7 @@ class Frames:
             **_on_loss(source),
             **(decoding or {}),
         }
-        return self._spark.read.format("barnabas").options(**self._kafka(), **options).load()
+        return self._with_source().read.format("barnabas").options(**self._kafka(), **options).load()
 
 
 def _on_loss(source: Source) -> dict[str, str]:

@@ -51,6 +51,13 @@ class SinkFeed:
 BY_SPARK = Choice(Path.SPARK, "the rows need Spark")
 
 
+def is_direct_by_design(pipeline: Pipeline) -> bool:
+    """Whether no view needs Spark's engine; a sink or the type of a column may still need it."""
+    return all(each.arrow is not None for each in pipeline.transforms) and not any(
+        each.is_table for each in pipeline.sources
+    )
+
+
 def choose_path(
     pipeline: Pipeline, definition: SinkDefinition, sink: Sink, decoders: dict[str, Decoder], spark: SparkSession
 ) -> Choice:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from barnabas.spark import register
+from barnabas.spark import worker_python
 from barnabas.spark.pipeline import dead_letters
 from barnabas.spark.pipeline.across import meetings, one_load_only
 from barnabas.spark.pipeline.definition import DEAD_LETTERS, Emit, Mode, Pipeline, SinkDefinition, Source
@@ -97,11 +97,11 @@ def _unlocked_job(
 
 @contextmanager
 def own_session(spark: SparkSession) -> Iterator[SparkSession]:
-    """Spark makes it the active one, where it looks for data sources; at the end the caller's is that again."""
+    """Spark makes it the active one; at the end the caller's is that again."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
+    worker_python.adopt(spark.sparkContext)
     own = spark.newSession()
-    register(own)
     try:
         yield own
     finally:
@@ -171,7 +171,7 @@ class Feeds:
 
 
 def sort_sinks(job: Job, sinks: Mapping[str, Sink]) -> Feeds:
-    pipeline, views = job.pipeline, job.frames.rehearsal()
+    pipeline, views = job.pipeline, job.frames.rehearsal
     met = {name: meetings(view) for name, view in views.items()}
     by_offsets: list[OffsetSink] = []
     by_tasks: list[OffsetSink] = []

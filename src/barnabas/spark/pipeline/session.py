@@ -6,11 +6,12 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnabas.spark import register, worker_python
+from barnabas.spark import worker_daemon, worker_python
+from barnabas.spark.class_archive import ClassArchive, end_jvm
 from barnabas.spark.java import require_java
 
 if TYPE_CHECKING:
@@ -22,7 +23,11 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+    "spark.python.daemon.module": worker_daemon.__name__,
 }
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_QUICK_START = "-XX:TieredStopAtLevel=1"
+"""Half of a JVM's time in its first seconds goes into optimizing code, which pays only where rows pass through it."""
 _LOGGING = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -36,9 +41,21 @@ appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
 
 
 @contextmanager
-def spark_session(name: str, master: str | None, settings: Mapping[str, str], state: Path) -> Iterator[SparkSession]:
-    """A session for one pipeline, stopped at the end; Spark's own log goes to `spark.log` in the state directory."""
-    require_java()
+def spark_session(
+    name: str,
+    master: str | None,
+    settings: Mapping[str, str],
+    state: Path,
+    *,
+    is_direct: bool = False,
+    records_classes: bool = False,
+) -> Iterator[SparkSession]:
+    """A session for one pipeline, stopped at the end; Spark's own log goes to `spark.log` in the state directory.
+
+    `is_direct` says that no rows are expected in the JVM. With `records_classes` the JVM ends with the session, and
+    leaves the archive of its classes, if there is none yet.
+    """
+    java = require_java()
     # Spark says so whenever it looks for pandas; nothing here is made with pandas.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     from pyspark.sql import SparkSession
@@ -47,16 +64,17 @@ def spark_session(name: str, master: str | None, settings: Mapping[str, str], st
     state.mkdir(parents=True, exist_ok=True)
     log_settings = state / "spark-log.properties"
     log_settings.write_text(_LOGGING.format(file=state / "spark.log"))
-    java_options = f"-Dlog4j2.configurationFile={log_settings.as_uri()} {settings.get(_JAVA_OPTIONS, '')}".strip()
-    builder = SparkSession.builder.master(master or DEFAULT_MASTER).appName(f"barnabas pipeline {name}")
-    for key, value in {**_SETTINGS, **settings, _JAVA_OPTIONS: java_options}.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    try:
-        register(session)
-        yield session
-    finally:
-        session.stop()
-
-
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+    archive = ClassArchive.of(java.version)
+    is_recorded = records_classes and not archive.options
+    with archive.recording(end_jvm) if is_recorded else nullcontext(archive.options) as of_classes:
+        java_options = [f"-Dlog4j2.configurationFile={log_settings.as_uri()}", *of_classes]
+        java_options += [_QUICK_START] if is_direct else []
+        java_options += [settings[_JAVA_OPTIONS]] if _JAVA_OPTIONS in settings else []
+        builder = SparkSession.builder.master(master or DEFAULT_MASTER).appName(f"barnabas pipeline {name}")
+        for key, value in {**_SETTINGS, **settings, _JAVA_OPTIONS: " ".join(java_options)}.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
+        try:
+            yield session
+        finally:
+            session.stop()

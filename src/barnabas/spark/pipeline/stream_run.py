@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from barnabas.spark.lake.filesystem import HadoopFileSystem
+from barnabas.spark.lake.filesystem import open_filesystem
 from barnabas.spark.pipeline.definition import Emit, Mode
 from barnabas.spark.pipeline.job import Job, Totals
 from barnabas.spark.pipeline.origin import find_origin, tell_removed
@@ -194,7 +194,7 @@ class StreamRun:
         begins = position(None, origin, job.topics.earliest(layout))
         views = job.frames.streams(layout, begins)
         checkpoint = job.pipeline.checkpoint or (job.state.directory / "checkpoint").as_uri()
-        kept = HadoopFileSystem(job.spark, checkpoint)
+        kept = open_filesystem(job.spark, checkpoint)
         for target, query in self._queries:
             if not kept.exists(target.sink.name):
                 driving = [source.name for source in job.pipeline.driving_sources(target.view)]

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.client.admin.topics import Topics
 from barnabas.core.errors import KafkaError
+from barnabas.spark import register
 from barnabas.spark.cluster import open_client, persevere, run
 from barnabas.spark.decisions import Decision, look_up
 from barnabas.spark.kafka_options import BOOTSTRAP, PREFIX
@@ -86,6 +87,7 @@ class TopicSink:
 
     def prepare(self, spark: SparkSession) -> None:
         """Finishes a write that was decided before a crash, too."""
+        register(spark)
         self._run(persevere(self._find_topic, _parse(self.options).max_block_ms))
         self._place()
 

@@ -74,6 +74,9 @@ class ModelFiles:
             self._step()
             del self.files[name]
 
+    def full(self, path: str) -> str:
+        return f"{self.root}/{path}"
+
     def visible(self) -> dict[str, bytes]:
         """What a reader of plain directories reads."""
         return {

@@ -1,0 +1,80 @@
+"""The archive of Spark's classes: named after what it fits, and there only when it is whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from barnabas.spark.class_archive import ClassArchive
+
+JAVA = 'openjdk version "17.0.15" 2025-04-15'
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "barnabas"
+
+
+def write(options: list[str]) -> None:
+    """As a JVM does when it ends."""
+    (path,) = (option.partition("=")[2] for option in options if option.startswith("-XX:ArchiveClassesAtExit="))
+    Path(path).write_bytes(b"classes")
+
+
+def test_an_archive_is_used_once_it_was_recorded(cache: Path) -> None:
+    archive = ClassArchive.of(JAVA)
+    assert archive.options == []
+    with archive.recording(lambda: True) as options:
+        write(options)
+        assert archive.options == []
+    assert f"-XX:SharedArchiveFile={archive.file}" in archive.options
+    assert os.listdir(cache) == [archive.file.name]
+
+
+def test_an_archive_fits_one_java_and_one_set_of_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jar = tmp_path / "jars" / "spark.jar"
+    jar.parent.mkdir()
+    jar.write_bytes(b"one")
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    found = [ClassArchive.of(JAVA).file, ClassArchive.of(JAVA.replace("15", "16")).file]
+    jar.write_bytes(b"another")
+    found.append(ClassArchive.of(JAVA).file)
+    assert len(set(found)) == 3
+
+
+def test_a_jvm_that_does_not_end_well_leaves_nothing(cache: Path) -> None:
+    archive = ClassArchive.of(JAVA)
+
+    def interrupted() -> None:
+        with archive.recording(lambda: True) as options:
+            write(options)
+            raise KeyboardInterrupt
+
+    with archive.recording(lambda: True):
+        pass
+    with archive.recording(lambda: False) as options:
+        write(options)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert (os.listdir(cache), archive.options) == ([], [])
+
+
+def test_what_a_killed_run_has_left_is_removed_later(cache: Path) -> None:
+    archive = ClassArchive.of(JAVA)
+    killed = archive.file.with_suffix(".1")
+    killed.mkdir(parents=True)
+    (killed / "classes.jsa").write_bytes(b"half")
+    with archive.recording(lambda: True):
+        assert killed.exists()
+    os.utime(killed, (0, 0))
+    with archive.recording(lambda: True):
+        assert not killed.exists()
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(cache: Path) -> None:
+    cache.parent.write_text("a file")
+    with ClassArchive.of(JAVA).recording(lambda: True) as options:
+        assert options == []
