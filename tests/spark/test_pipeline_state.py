@@ -161,7 +161,7 @@ def test_a_batch_that_was_written_before_a_crash_is_not_written_again(
     appending = COUNTS.replace("    mode: upsert\n    key: [window_start, page]\n", "")
     write = DatabaseSink.write
 
-    def write_and_die(*arguments: Any) -> int:
+    def write_and_die(*arguments: Any) -> None:
         write(*arguments)
         raise SinkError("the power failed")
 
