@@ -87,7 +87,7 @@ def _obstacle(
 
 def undecodable(spark: SparkSession, decoder: Decoder) -> str | None:
     """Why tasks cannot decode the values of a source, if they cannot."""
-    from barnabas.records.json_columns import UnsupportedType
+    from barnabas.records.value_columns import UnsupportedType
 
     source = decoder.source
     if source.options:
