@@ -1,7 +1,7 @@
 """Random pairs of Avro schemas, as a reader and an older or newer writer have them, and data: good, odd and broken.
 
-Everything comes from one `random.Random`, so that a seed repeats a run. Data are encoded here, not by a library, so that
-they have what libraries do not write: blocks in pieces and with sizes, numbers longer than they need be.
+Everything comes from one `random.Random`, so that a seed repeats a run. Data are encoded here, not by a library: they
+have what libraries do not write, such as blocks in pieces and with sizes, and numbers longer than they need be.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class SchemaPairs:
                 extra = {"default": symbols[0]} if self._chance(0.5) else {}
                 return self._remembered({"type": "enum", "name": self._name(), "symbols": symbols, **extra})
             case 1:
-                return self._remembered({"type": "fixed", "name": self._name(), "size": self._random.choice((0, 1, 7))})
+                return self._remembered({"type": "fixed", "name": self._name(), "size": self._random.choice((1, 7))})
             case 2:
                 decimal = {"logicalType": "decimal", "precision": 18, "scale": 4}
                 return self._remembered({"type": "fixed", "name": self._name(), "size": 10, **decimal})

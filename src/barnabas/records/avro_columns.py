@@ -16,6 +16,10 @@ FindWriter: TypeAlias = Callable[[int], Any]
 """The schema of a number, as `avro_plans` takes it; None if there is none."""
 
 
+_NONSENSE = (LookupError, TypeError, AttributeError, ArithmeticError)
+"""Errors of a schema from a registry that was never checked: a size that is a text, an enum without symbols."""
+
+
 class AvroColumnReader:
     """Decodes batch after batch of values into the columns of an Arrow schema, which has the reader's fields.
 
@@ -57,8 +61,8 @@ class AvroColumnReader:
         return None if writer is None else self._step(writer)
 
     def _step(self, writer: Any) -> Any:
-        """None: the pair of schemas is not covered."""
+        """None: the pair of schemas is not covered, or the writer's makes no sense."""
         try:
             return record_step(self._codec, writer, self._reader, self._root)
-        except UnsupportedType:
+        except (UnsupportedType, *_NONSENSE):
             return None

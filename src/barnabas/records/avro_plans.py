@@ -37,6 +37,7 @@ _COLUMNS = {
     "decimal": "decimal", "record": "struct", "array": "list", "map": "map",
 }  # fmt: skip
 """The sinks of the types that have columns."""
+_MOST_DIGITS = 38
 _DEEPEST = 64
 _LARGEST = 10_000
 """The types of a plan; a short schema that uses its types by name can have many more."""
@@ -142,10 +143,10 @@ class _Plan:
         raise UnsupportedType(f"no columns of {kind}")
 
     def _read_decimal(self, writer: Any, reader: Any, sink: Any) -> Any:
-        precision = writer.get("precision")
-        if type(precision) is not int or not writer.get("scale", 0) == reader.get("scale", 0) == sink.scale:
-            raise UnsupportedType("decimals of different scale, or without precision")
-        bound = min(10**precision - 1, sink.high)
+        precision = writer["precision"]
+        if not writer.get("scale", 0) == reader.get("scale", 0) == sink.scale:
+            raise UnsupportedType("decimals of different scale")
+        bound = min(10 ** min(precision, _MOST_DIGITS) - 1, sink.high)
         size = _fixed_size(writer, reader) if writer["type"] == "fixed" else -1
         return self._codec.ReadDecimal(sink, size, -bound, bound)
 

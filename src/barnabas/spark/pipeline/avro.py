@@ -22,6 +22,7 @@ from barnabas.spark.pipeline.definition import Framing, Source
 from barnabas.spark.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
+    import pyarrow
     from pyspark.sql.types import DataType, StructType
 
 _HEAD = 5
@@ -63,7 +64,7 @@ class AvroReader:
         if self.framing is Framing.CONFLUENT:
             if len(value) < _HEAD or value[0] != 0:
                 raise ValueError("the value does not begin with Confluent's framing, a zero byte and a schema id")
-            writer = self._writer_schema(int.from_bytes(value[1:_HEAD], "big"))
+            writer = self.writer_schema(int.from_bytes(value[1:_HEAD], "big"))
             value = value[_HEAD:]
         stream = io.BytesIO(value)
         row = schemaless_reader(stream, writer, self.schema)
@@ -72,7 +73,29 @@ class AvroReader:
         assert isinstance(row, dict)
         return row
 
-    def _writer_schema(self, number: int) -> Any:
+    def read_column(self, values: pyarrow.Array, kind: pyarrow.DataType) -> pyarrow.Array:
+        """Structs of values; null for one that cannot be read, or that the columns cannot take."""
+        import pyarrow
+
+        rows = [None if value is None else self._or_none(self.read, value) for value in values.to_pylist()]
+        try:
+            return pyarrow.array(rows, type=kind)
+        except (pyarrow.ArrowException, OverflowError):
+            return pyarrow.array([row if _fits(row, kind) else None for row in rows], type=kind)
+
+    def known_writer_schema(self, number: int) -> Any:
+        """None if the registry has no schema with that number, or something else under it."""
+        return self._or_none(self.writer_schema, number)
+
+    def _or_none(self, function: Callable[[Any], Any], argument: bytes | int) -> Any:
+        try:
+            return function(argument)
+        except OSError:
+            raise  # the registry does not answer
+        except Exception:  # whatever fastavro makes of bytes or of a schema that are not what they should be
+            return None
+
+    def writer_schema(self, number: int) -> Any:
         if self.registry is None:
             return self.schema
         if number not in self._writers:
@@ -94,6 +117,16 @@ class AvroReader:
             if error.code != HTTPStatus.NOT_FOUND:
                 raise
         raise ValueError(f"the registry {registry} has no schema with the id {number}")
+
+
+def _fits(row: dict[str, Any] | None, kind: pyarrow.DataType) -> bool:
+    import pyarrow
+
+    try:
+        pyarrow.array([row], type=kind)
+    except (pyarrow.ArrowException, OverflowError):
+        return False
+    return True
 
 
 def spark_type(schema: Mapping[str, Any]) -> StructType:
