@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 
 from barnabas.records import uncompiled as cython
-from barnabas.records.avro_decoder import AvroCursor, AvroStep
+from barnabas.records.avro_decoder import AvroCursor, AvroStep, chained
 from barnabas.records.avro_decoder import AvroDecoder as AvroDecoder
 from barnabas.records.column_codec import BinarySink
 from barnabas.records.uncompiled import memcmp, memcpy
@@ -257,21 +257,20 @@ class ReadRecord(AvroStep):
     """All fields of the writer in their order, then the defaults of those that only the reader has."""
 
     sink: ValueSink
-    steps: list[AvroStep]
+    first: AvroStep | None
 
     def __init__(self, sink: ValueSink, steps: list[AvroStep]) -> None:
-        self.sink, self.steps = sink, steps
+        self.sink, self.first = sink, chained(steps)
 
     @cython.cfunc
     @cython.exceptval(-1)
     def read(self, cursor: AvroCursor) -> cython.longlong:
-        index: cython.Py_ssize_t
-        step: AvroStep
+        step: AvroStep | None = self.first
         self.sink.append_valid()
-        for index in range(len(self.steps)):
-            step = self.steps[index]
+        while step is not None:
             if not step.read(cursor):
                 return 0
+            step = step.following
         return 1
 
 
@@ -384,19 +383,25 @@ def _is_same(text: BinarySink, one: cython.Py_ssize_t, other: cython.Py_ssize_t)
 class ReadUnion(AvroStep):
     """The step that belongs to the branch of the writer's union; skips a union too, if its branches do."""
 
-    branches: list[AvroStep]
+    first: AvroStep | None
 
     def __init__(self, branches: list[AvroStep]) -> None:
-        self.branches = branches
+        self.first = chained(branches)
 
     @cython.cfunc
     @cython.exceptval(-1)
     def read(self, cursor: AvroCursor) -> cython.longlong:
-        step: AvroStep
-        if not cursor.read_long() or cursor.value < 0 or cursor.value >= len(self.branches):
+        step: AvroStep | None = self.first
+        index: cython.longlong
+        if not cursor.read_long() or cursor.value < 0:
             return 0
-        step = self.branches[cursor.value]
-        return step.read(cursor)
+        index = cursor.value
+        while step is not None:
+            if index == 0:
+                return step.read(cursor)
+            step = step.following
+            index -= 1
+        return 0
 
 
 @cython.final
@@ -462,20 +467,19 @@ class SkipBytes(AvroStep):
 @cython.final
 @cython.cclass
 class SkipRecord(AvroStep):
-    steps: list[AvroStep]
+    first: AvroStep | None
 
     def __init__(self, steps: list[AvroStep]) -> None:
-        self.steps = steps
+        self.first = chained(steps)
 
     @cython.cfunc
     @cython.exceptval(-1)
     def read(self, cursor: AvroCursor) -> cython.longlong:
-        index: cython.Py_ssize_t
-        step: AvroStep
-        for index in range(len(self.steps)):
-            step = self.steps[index]
+        step: AvroStep | None = self.first
+        while step is not None:
             if not step.read(cursor):
                 return 0
+            step = step.following
         return 1
 
 

@@ -103,10 +103,22 @@ class AvroCursor:
 class AvroStep:
     """Reads one datum: returns 1, or 0 where it is unsure, which ends the value at once. This one always returns 0."""
 
+    following: AvroStep | None
+
     @cython.cfunc
     @cython.exceptval(-1)
     def read(self, cursor: AvroCursor) -> cython.longlong:
         return 0
+
+
+def chained(steps: list[AvroStep]) -> AvroStep | None:
+    """The first of steps that follow each other: what is in a list would be checked for its type each time."""
+    step: AvroStep
+    first: AvroStep | None = None
+    for step in reversed(steps):
+        step.following = first
+        first = step
+    return first
 
 
 @cython.final

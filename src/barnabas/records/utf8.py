@@ -6,8 +6,11 @@ The same rules hold as in `codec`, with which this is compiled.
 from __future__ import annotations
 
 from barnabas.records import uncompiled as cython
+from barnabas.records.uncompiled import memcpy
 
 # The build puts other imports in place of what stands above (see setup.py).
+
+NO_ASCII = cython.declare(cython.ulonglong, 0x8080808080808080)
 
 
 @cython.cfunc
@@ -40,17 +43,18 @@ def character_width(p: cython.p_const_uchar, at: cython.Py_ssize_t, end: cython.
 @cython.inline
 @cython.exceptval(check=False)
 def is_utf8(p: cython.p_const_uchar, position: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.bint:
-    at: cython.Py_ssize_t
-    bits: cython.longlong
+    at: cython.Py_ssize_t = position
+    word: cython.ulonglong = 0
     width: cython.longlong
+    if cython.compiled and end - position >= 8:  # mostly they are all ASCII
+        while at < end:
+            at = min(at, end - 8)
+            memcpy(cython.address(word), cython.address(p[at]), 8)
+            if word & NO_ASCII != 0:
+                break
+            at += 8
+        position = min(at, end)
     while position < end:
-        if end - position >= 8:  # mostly they are all ASCII
-            bits = 0
-            for at in range(position, position + 8):
-                bits |= p[at]
-            if bits < 0x80:
-                position += 8
-                continue
         if p[position] < 0x80:
             position += 1
         else:

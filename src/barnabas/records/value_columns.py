@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.core.dataclass import dataclass
-from barnabas.records import engine
-from barnabas.records.columns import WIDEST_INT32, BinaryColumn
+from barnabas.records.columns import BinaryColumn
 
 if TYPE_CHECKING:
     import pyarrow
@@ -93,20 +92,21 @@ def sink_of(codec: Any, field: pyarrow.Field, is_utc: bool = True, *, is_require
 
 
 def _array(kind: Any, sink: Any) -> pyarrow.Array:
-    """The rows of a column, on the memory that the decoder has filled."""
+    """The rows of a column. The sink keeps its memory, and Arrow's pool has some at hand: new pages would cost most."""
     import pyarrow
 
     types = pyarrow.types
     rows, validity, numbers, text = sink.buffers()
     bits = memoryview(validity)[: (rows + 7) // 8]
     nulls = rows - (int.from_bytes(bits, "little") & (1 << rows) - 1).bit_count()
-    valid = pyarrow.py_buffer(bits) if nulls else None
+    valid = _copied(bits, len(bits)) if nulls else None
     if types.is_struct(kind):
         children = [_array(kind.field(index).type, child) for index, child in enumerate(sink.children)]
         return pyarrow.Array.from_buffers(kind, rows, [valid], nulls, children=children)
     if types.is_string(kind) or types.is_binary(kind):
         data, ends, _ = text.buffers()
-        return pyarrow.Array.from_buffers(kind, rows, [valid, _ends(ends, rows), pyarrow.py_buffer(data)], nulls)
+        text_bytes = memoryview(ends).cast("q")[rows]
+        return pyarrow.Array.from_buffers(kind, rows, [valid, _ends(ends, rows), _copied(data, text_bytes)], nulls)
     if types.is_list(kind):
         (element,) = sink.children
         children = [_array(kind.value_type, element)]
@@ -116,11 +116,13 @@ def _array(kind: Any, sink: Any) -> pyarrow.Array:
         pairs = _array(pyarrow.struct([kind.key_field, kind.item_field]), pair)
         return pyarrow.Array.from_buffers(kind, rows, [valid, _ends(numbers, rows)], nulls, children=[pairs])
     if types.is_floating(kind):
-        doubles = _flat(pyarrow.float64(), rows, valid, numbers, nulls)
-        return doubles if types.is_float64(kind) else doubles.cast(kind, safe=False)
-    wide = _flat(pyarrow.int64(), rows, valid, numbers, nulls)
-    if types.is_timestamp(kind):
-        return wide.view(kind)
+        if types.is_float64(kind):
+            return _flat(kind, rows, valid, numbers, nulls)
+        doubles = pyarrow.Array.from_buffers(pyarrow.float64(), rows, [valid, pyarrow.py_buffer(numbers)], nulls)
+        return doubles.cast(kind, safe=False)
+    if types.is_timestamp(kind) or types.is_int64(kind):
+        return _flat(kind, rows, valid, numbers, nulls)
+    wide = pyarrow.Array.from_buffers(pyarrow.int64(), rows, [valid, pyarrow.py_buffer(numbers)], nulls)
     if types.is_date32(kind):
         return wide.cast(pyarrow.int32()).view(kind)
     if types.is_decimal128(kind):
@@ -133,15 +135,20 @@ def _array(kind: Any, sink: Any) -> pyarrow.Array:
 def _flat(kind: Any, rows: int, valid: Any, buffer: bytearray, nulls: int) -> pyarrow.Array:
     import pyarrow
 
-    data = pyarrow.py_buffer(memoryview(buffer)[: _ELEMENT_BYTES * rows])
-    return pyarrow.Array.from_buffers(kind, rows, [valid, data], nulls)
+    return pyarrow.Array.from_buffers(kind, rows, [valid, _copied(buffer, _ELEMENT_BYTES * rows)], nulls)
 
 
 def _ends(buffer: bytearray, rows: int) -> pyarrow.Buffer:
-    """In 32 bits each, as Arrow's ordinary types count."""
+    """In 32 bits each, as Arrow's ordinary types count; an error if that is too small."""
     import pyarrow
 
-    wide = memoryview(buffer)[: _ELEMENT_BYTES * (rows + 1)].cast("q")
-    if wide[rows] > WIDEST_INT32:
-        raise OverflowError(f"a column of {rows} rows has {wide[rows]} bytes or items; decode smaller batches")
-    return pyarrow.py_buffer(engine.column_codec.narrow(wide, rows + 1))
+    wide = pyarrow.Array.from_buffers(pyarrow.int64(), rows + 1, [None, pyarrow.py_buffer(buffer)])
+    return wide.cast(pyarrow.int32()).buffers()[1]
+
+
+def _copied(data: bytearray | memoryview, size: int) -> pyarrow.Buffer:
+    import pyarrow
+
+    copy = pyarrow.allocate_buffer(size)
+    memoryview(copy).cast("B")[:] = memoryview(data)[:size]
+    return copy

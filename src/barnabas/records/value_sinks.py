@@ -86,15 +86,15 @@ class ValueSink:
         self.name = self.name_at = name
         self.name_length = len(name)
         self.low, self.high, self.scale, self.zoned = low, high, scale, zoned
-        self.begin()
-
-    def begin(self) -> None:
-        """Forget all rows; buffers that were handed out stay as they are."""
-        child: ValueSink
         self.count = self.room = 0
         self.validity = self.bits = bytearray()
         self.integers, self.text = IntegerSink(), BinarySink()
         self.doubles = memoryview(self.integers.buffer).cast("d")
+
+    def begin(self) -> None:
+        """Forget all rows. The buffers stay, so that the next rows need no new memory."""
+        child: ValueSink
+        self.count = self.text.size = 0
         for child in self.children:
             child.begin()
 
