@@ -7,7 +7,7 @@ Decorators do nothing, C types are Python's, and the C functions are never reach
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, NoReturn, TypeAlias, TypeVar, overload
 
 Decorated = TypeVar("Decorated")
 
@@ -53,7 +53,7 @@ def declare(_: object, value: int = 0, *, visibility: str = "") -> Any:
     return value
 
 
-def _only_compiled(*_: Any) -> Any:
+def _only_compiled(*_: Any) -> NoReturn:
     raise NotImplementedError("this is C's, and codec.py asks for it only when it is compiled")
 
 

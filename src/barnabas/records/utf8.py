@@ -42,15 +42,23 @@ def character_width(p: cython.p_const_uchar, at: cython.Py_ssize_t, end: cython.
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
+def _eight_bytes(p: cython.p_const_uchar, at: cython.Py_ssize_t) -> cython.ulonglong:
+    word: cython.ulonglong = 0
+    if cython.compiled:
+        memcpy(cython.address(word), cython.address(p[at]), 8)
+    return word
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
 def is_utf8(p: cython.p_const_uchar, position: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.bint:
     at: cython.Py_ssize_t = position
-    word: cython.ulonglong = 0
     width: cython.longlong
     if cython.compiled and end - position >= 8:  # mostly they are all ASCII
         while at < end:
             at = min(at, end - 8)
-            memcpy(cython.address(word), cython.address(p[at]), 8)
-            if word & NO_ASCII != 0:
+            if _eight_bytes(p, at) & NO_ASCII != 0:
                 break
             at += 8
         position = min(at, end)

@@ -28,17 +28,21 @@ FRAME = b"\0\0\0\0\7"
 VALUES = 40
 
 
+def parsed(schema: Any) -> Any:
+    return parse_schema(schema)
+
+
 class Pair:
     """A writer, a reader, and values of which some are broken."""
 
     def __init__(self, seed: int) -> None:
         random = Random(seed)
         writer, reader = SchemaPairs(random).pair()
-        self.writer, self.reader = parse_schema(writer), parse_schema(reader)
-        columns = spark_type(self.reader)  # type: ignore[arg-type]
+        self.writer, self.reader = parsed(writer), parsed(reader)
+        columns = spark_type(self.reader)
         self.required = [column.name for column in columns if not column.nullable]
         self.schema = to_arrow_schema(columns, timezone="UTC")
-        data = Data(random, self.writer["__named_schemas"])  # type: ignore[index]
+        data = Data(random, self.writer["__named_schemas"])
         values = [FRAME + data.value(self.writer) for _ in range(VALUES)]
         self.values = pyarrow.array(values, pyarrow.binary())
 
@@ -51,7 +55,7 @@ class Pair:
 
     def by_fastavro(self) -> list[Any]:
         """A row for each value, or None for one that cannot be read."""
-        reader = AvroReader(self.reader, Framing.CONFLUENT, "known", {WRITER: self.writer})  # type: ignore[arg-type]
+        reader = AvroReader(self.reader, Framing.CONFLUENT, "known", {WRITER: self.writer})
         return list(reader.read_column(self.values, pyarrow.struct(list(self.schema))).to_pylist())
 
 
@@ -93,11 +97,10 @@ TREE = {**ROW, "fields": [{"name": "id", "type": "int"}, {"name": "next", "type"
 
 
 def decoding(schema: dict[str, Any], registry: str | None = None, framing: str = "confluent") -> Decoding:
-    parsed: Any = parse_schema(schema)
-    columns = spark_type(parsed)
+    columns = spark_type(parsed(schema))
     required = tuple(column.name for column in columns if not column.nullable)
     return Decoding(
-        "avro", columns.json(), required, is_utc=True, avro=AvroDecoding(json.dumps(parsed), framing, registry)
+        "avro", columns.json(), required, is_utc=True, avro=AvroDecoding(json.dumps(parsed(schema)), framing, registry)
     )
 
 
@@ -116,7 +119,7 @@ def test_a_value_that_its_column_cannot_take_is_bad_and_no_other_is() -> None:
     read = value_reader(decoding(ROW, framing="none"))
     rows, unsure = read(pyarrow.array([b"\2\0", too_large, b"\4\0"], pyarrow.binary()))
     assert ([row["id"] for row in rows.to_pylist()], unsure) == ([1, 2], [1])
-    reader = AvroReader(parse_schema(ROW), Framing.NONE, None)  # type: ignore[arg-type]
+    reader = AvroReader(parsed(ROW), Framing.NONE, None)
     structs = reader.read_column(pyarrow.array([b"\2\0", too_large, None]), pyarrow.struct(list(decoding(ROW).schema)))
     assert structs.to_pylist() == [{"id": 1, "note": None}, None, None]
 
@@ -150,7 +153,7 @@ def test_an_avro_decoding_travels_as_text_and_by_pickle() -> None:
 def test_a_named_type_can_be_used_again_but_not_in_itself() -> None:
     point = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}
     fields = [{"name": "a", "type": point}, {"name": "b", "type": ["null", "Point"]}]
-    columns = spark_type(parse_schema({**ROW, "fields": fields}))  # type: ignore[arg-type]
+    columns = spark_type(parsed({**ROW, "fields": fields}))
     assert columns.simpleString() == "struct<a:struct<x:int>,b:struct<x:int>>"
     with pytest.raises(PipelineError, match="Row, which contains itself"):
-        spark_type(parse_schema(TREE))  # type: ignore[arg-type]
+        spark_type(parsed(TREE))
