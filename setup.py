@@ -2,7 +2,7 @@
 
 Everything else about the package stands in pyproject.toml.
 
-The codec: eight modules of `barnabas.records` become the extension `barnabas.records._codec_c`. It is optional: where
+The codec: eleven modules of `barnabas.records` become the extension `barnabas.records._codec_c`. It is optional: where
 it cannot be built, a notice is printed and the codec runs as plain Python. With BARNABAS_REQUIRE_COMPILED=1 that is an
 error instead. Cython gets the sources joined, with Cython's own imports in place of theirs, and with the digest by
 which `barnabas.records.engine` tells whether the extension still fits them.
@@ -29,17 +29,21 @@ CODECS = (
     "row_codec",
     "compaction_codec",
     "append_codec",
+    "utf8",
+    "value_sinks",
     "json_scanner",
-    "json_sinks",
     "json_codec",
+    "avro_decoder",
+    "avro_codec",
 )
 SOURCES = [Path("src/barnabas/records", name + ".py") for name in CODECS]
 MARK = "# The build puts other imports in place of what stands above (see setup.py).\n"
 PREAMBLE = """
 from __future__ import annotations
 
+import struct
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2s
 
 import cython

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow
 import pytest
+from fastavro import parse_schema
 
 from barnabas.spark.direct.decoding import RowDecoder
 from barnabas.spark.pipeline.definition import Format, Source
 from barnabas.spark.pipeline.formats import Decoder, make_decoder
 from barnabas.spark.pipeline.paths import decoding_of
 from barnabas.spark.schema import arrow_schema
+from tests.avro_values import Data
 from tests.json_values import ddl, random_schema, random_value
 
 if TYPE_CHECKING:
@@ -22,6 +26,26 @@ SEEDS = (3, 15, 21)
 """Of schemas with many types, whose values are often sure."""
 VALUES = 2_000
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
+
+
+AVRO: dict[str, Any] = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "price", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 2}]},
+        {"name": "sizes", "type": {"type": "map", "values": ["null", "double"]}},
+        {"name": "notes", "type": {"type": "array", "items": ["null", "string"]}},
+        {
+            "name": "place",
+            "type": [
+                "null",
+                {"type": "record", "name": "Place", "fields": [{"name": "day", "type": ["null", "int"]}]},
+            ],
+        },
+        {"name": "id", "type": "long", "default": 5},
+    ],
+}
 
 
 def raw_records(values: list[bytes | None]) -> pyarrow.RecordBatch:
@@ -79,3 +103,21 @@ def test_values_without_fields_are_decoded_in_tasks(
     assert found == unsure
     by_spark = rows_by_spark(spark, decoder, records)
     assert pyarrow.Table.from_batches([decoded.rows]).to_pylist() == by_spark.to_pylist()
+
+
+def test_avro_rows_that_tasks_decode_are_those_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    random, writers = Random(1), {7: AVRO, 8: {**AVRO, "fields": AVRO["fields"][::-1][1:]}}
+    for number, schema in writers.items():
+        (tmp_path / f"{number}.avsc").write_text(json.dumps(schema))
+    source = Source("s", ("t",), format=Format.AVRO, schema=json.dumps(AVRO), registry=str(tmp_path), key="k")
+    values = [None, b"", b"\0\0\0\0\11\2"]
+    for number in random.choices([7, 8], k=VALUES):
+        parsed: Any = parse_schema(writers[number])
+        values.append(b"\0\0\0\0" + bytes([number]) + Data(random, parsed["__named_schemas"]).value(parsed))
+    decoder, records = make_decoder(source), raw_records(values)
+    decoded = RowDecoder(decoding_of(spark, decoder), source.key).decode(records)
+    by_spark = rows_by_spark(spark, decoder, records)
+    ours = pyarrow.Table.from_batches([decoded.rows])
+    assert VALUES // 2 < len(ours) < VALUES
+    assert ours.column_names == by_spark.column_names
+    assert repr(ours.to_pylist()) == repr(by_spark.to_pylist())  # NaN is not equal to itself

@@ -19,9 +19,12 @@ SOURCES = (
     "row_codec.py",
     "compaction_codec.py",
     "append_codec.py",
+    "utf8.py",
+    "value_sinks.py",
     "json_scanner.py",
-    "json_sinks.py",
     "json_codec.py",
+    "avro_decoder.py",
+    "avro_codec.py",
 )
 COMPILED_MODULE = "barnabas.records._codec_c"
 BUILD_COMMAND = "python setup.py build_ext --inplace"
@@ -34,6 +37,7 @@ class Choice(NamedTuple):
     compaction_codec: Any
     append_codec: Any
     json_codec: Any
+    avro_codec: Any
     compiled: bool
     reason: str
 
@@ -50,15 +54,14 @@ def choose(pure: bool) -> Choice:
         return _plain(f"{COMPILED_MODULE} does not load: {error}")
     if source_digest() != compiled.SOURCE_DIGEST:
         return _plain(f"{compiled.__file__} was built from other sources; rebuild it with `{BUILD_COMMAND}`")
-    return Choice(
-        compiled, compiled, compiled, compiled, compiled, compiled, True, f"{compiled.__file__} fits its sources"
-    )
+    reason = f"{compiled.__file__} fits its sources"
+    return Choice(compiled, compiled, compiled, compiled, compiled, compiled, compiled, True, reason)
 
 
 def _plain(reason: str) -> Choice:
-    from barnabas.records import append_codec, codec, column_codec, compaction_codec, json_codec, row_codec
+    from barnabas.records import append_codec, avro_codec, codec, column_codec, compaction_codec, json_codec, row_codec
 
-    return Choice(codec, column_codec, row_codec, compaction_codec, append_codec, json_codec, False, reason)
+    return Choice(codec, column_codec, row_codec, compaction_codec, append_codec, json_codec, avro_codec, False, reason)
 
 
 def source_digest() -> str:
@@ -66,7 +69,7 @@ def source_digest() -> str:
     return hashlib.sha256(b"".join((here / name).read_bytes() for name in SOURCES)).hexdigest()
 
 
-codec, column_codec, row_codec, compaction_codec, append_codec, json_codec, COMPILED, REASON = choose(
+codec, column_codec, row_codec, compaction_codec, append_codec, json_codec, avro_codec, COMPILED, REASON = choose(
     pure=os.environ.get("BARNABAS_PURE", "0") not in ("", "0")
 )
 

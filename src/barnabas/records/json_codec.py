@@ -28,7 +28,8 @@ from array import array
 from barnabas.records import uncompiled as cython
 from barnabas.records.column_codec import BinarySink
 from barnabas.records.json_scanner import DEEPEST, LONGEST_TEXT, NO_DAY, NO_TIME, JsonScanner
-from barnabas.records.json_sinks import (
+from barnabas.records.uncompiled import Bytes, Doubles, Int64s, memcmp, memcpy
+from barnabas.records.value_sinks import (
     BOOLEAN,
     DATE,
     DECIMAL,
@@ -40,9 +41,8 @@ from barnabas.records.json_sinks import (
     STRING,
     STRUCT,
     TIMESTAMP,
-    JsonSink,
+    ValueSink,
 )
-from barnabas.records.uncompiled import Bytes, Doubles, Int64s, memcmp, memcpy
 
 # The build puts other imports in place of what stands above (see setup.py).
 
@@ -61,11 +61,11 @@ class JsonDecoder:
     A method that reads returns 1 where the value is sure and 0 where it is not; 0 ends the value at once.
     """
 
-    root: JsonSink
+    root: ValueSink
     scan: JsonScanner
     powers: Doubles
 
-    def __init__(self, root: JsonSink) -> None:
+    def __init__(self, root: ValueSink) -> None:
         self.root = root
         self.scan = JsonScanner(b"")
         self.powers = memoryview(array("d", [float(f"1e{power}") for power in range(23)]))
@@ -81,7 +81,7 @@ class JsonDecoder:
         kept: cython.Py_ssize_t
         has_nulls: cython.bint = len(validity) > 0
         offset: cython.Py_ssize_t = first_bit
-        root: JsonSink = self.root
+        root: ValueSink = self.root
         unsure: list[int] = []
         self.scan = JsonScanner(data)
         root.reserve(root.count + rows)
@@ -110,7 +110,7 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def read(self, column: JsonSink, byte: cython.longlong, depth: cython.longlong) -> cython.longlong:
+    def read(self, column: ValueSink, byte: cython.longlong, depth: cython.longlong) -> cython.longlong:
         """A value that begins with `byte`, as the next row of the column."""
         kind: cython.longlong = column.kind
         time: cython.longlong
@@ -153,7 +153,7 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def read_struct(self, column: JsonSink, depth: cython.longlong) -> cython.longlong:
+    def read_struct(self, column: ValueSink, depth: cython.longlong) -> cython.longlong:
         row: cython.Py_ssize_t = column.append_valid()
         at: cython.Py_ssize_t
         left: cython.Py_ssize_t
@@ -161,8 +161,8 @@ class JsonDecoder:
         count: cython.Py_ssize_t = len(column.children)
         byte: cython.longlong
         length: cython.longlong
-        child: JsonSink
-        children: list[JsonSink] = column.children
+        child: ValueSink
+        children: list[ValueSink] = column.children
         self.scan.position += 1
         byte = self.scan.next()
         if byte == 0x7D:
@@ -201,10 +201,10 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def finish_struct(self, column: JsonSink, row: cython.Py_ssize_t) -> cython.longlong:
+    def finish_struct(self, column: ValueSink, row: cython.Py_ssize_t) -> cython.longlong:
         """Null for what the object does not have; 0 if a column that is required has no value."""
         index: cython.Py_ssize_t
-        child: JsonSink
+        child: ValueSink
         for index in range(len(column.children)):
             child = column.children[index]
             if child.count == row:
@@ -215,9 +215,9 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def read_list(self, column: JsonSink, depth: cython.longlong) -> cython.longlong:
+    def read_list(self, column: ValueSink, depth: cython.longlong) -> cython.longlong:
         row: cython.Py_ssize_t = column.append_valid()
-        element: JsonSink = column.children[0]
+        element: ValueSink = column.children[0]
         byte: cython.longlong
         self.scan.position += 1
         byte = self.scan.next()
@@ -238,15 +238,14 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def read_map(self, column: JsonSink, depth: cython.longlong) -> cython.longlong:
+    def read_map(self, column: ValueSink, depth: cython.longlong) -> cython.longlong:
         row: cython.Py_ssize_t = column.append_valid()
-        pair: JsonSink = column.children[0]
-        key: JsonSink = pair.children[0]
-        value: JsonSink = pair.children[1]
+        pair: ValueSink = column.children[0]
+        key: ValueSink = pair.children[0]
+        value: ValueSink = pair.children[1]
         first: cython.Py_ssize_t = pair.count
         at: cython.Py_ssize_t
         before: cython.Py_ssize_t
-        entry: cython.Py_ssize_t
         length: cython.longlong
         byte: cython.longlong
         self.scan.position += 1
@@ -265,8 +264,7 @@ class JsonDecoder:
                     ):
                         return 0
                 pair.append_valid()
-                entry = key.append_valid()
-                self.put_text(key.text, entry, at, length)
+                key.append_bytes(self.scan.p, at, length)
                 self.scan.position += 1
                 if not self.read(value, self.scan.next(), depth + 1):
                     return 0
@@ -295,41 +293,22 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def read_text(self, column: JsonSink) -> cython.longlong:
+    def read_text(self, column: ValueSink) -> cython.longlong:
         start: cython.Py_ssize_t = self.scan.position + 1
         position: cython.Py_ssize_t = self.scan.plain_text(start)
         row: cython.Py_ssize_t
         if position >= self.scan.end or position - start > LONGEST_TEXT:
             return 0
-        row = column.append_valid()
         if self.scan.p[position] == 0x22:
-            self.put_text(column.text, row, start, position - start)
             self.scan.position = position + 1
-            return 1
+            return column.append_bytes(self.scan.p, start, position - start)
+        row = column.append_valid()
         return self.read_escaped(column, row, start, position)
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(-1)
-    def put_text(
-        self, text: BinarySink, row: cython.Py_ssize_t, start: cython.Py_ssize_t, length: cython.Py_ssize_t
-    ) -> cython.Py_ssize_t:
-        size: cython.Py_ssize_t = text.size
-        if size + length > text.room:
-            text.reserve_bytes(size + length)
-        if length > 0:
-            if cython.compiled:
-                memcpy(cython.address(text.data[size]), cython.address(self.scan.p[start]), length)
-            else:
-                text.data[size : size + length] = self.scan.p[start : start + length]
-        text.size = size + length
-        text.ends.view[row + 1] = size + length
-        return size
 
     @cython.cfunc
     @cython.exceptval(-1)
     def read_escaped(
-        self, column: JsonSink, row: cython.Py_ssize_t, start: cython.Py_ssize_t, position: cython.Py_ssize_t
+        self, column: ValueSink, row: cython.Py_ssize_t, start: cython.Py_ssize_t, position: cython.Py_ssize_t
     ) -> cython.longlong:
         """A text with escapes, of which the bytes from `start` to `position` have none."""
         text: BinarySink = column.text
@@ -399,7 +378,7 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def put_double(self, column: JsonSink, row: cython.Py_ssize_t) -> cython.longlong:
+    def put_double(self, column: ValueSink, row: cython.Py_ssize_t) -> cython.longlong:
         value: cython.double
         if self.scan.is_integer and (self.scan.digits > 18 or (self.scan.is_negative and self.scan.mantissa == 0)):
             return 0
@@ -416,12 +395,12 @@ class JsonDecoder:
             value = float(bytes(self.scan.p[self.scan.number_at : self.scan.position]))
             if value - value != 0:
                 return 0
-        column.doubles.view[row] = value
+        column.doubles[row] = value
         return 1
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def put_float(self, column: JsonSink, row: cython.Py_ssize_t) -> cython.longlong:
+    def put_float(self, column: ValueSink, row: cython.Py_ssize_t) -> cython.longlong:
         if (
             self.scan.digits > 18
             or self.scan.mantissa > EXACT_FLOAT
@@ -433,7 +412,7 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def put_integer(self, column: JsonSink, row: cython.Py_ssize_t) -> cython.longlong:
+    def put_integer(self, column: ValueSink, row: cython.Py_ssize_t) -> cython.longlong:
         """Of a column of integers, decimals or timestamps."""
         value: cython.longlong = self.scan.mantissa
         missing: cython.longlong
@@ -459,7 +438,7 @@ class JsonDecoder:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def put_widest(self, column: JsonSink, row: cython.Py_ssize_t) -> cython.longlong:
+    def put_widest(self, column: ValueSink, row: cython.Py_ssize_t) -> cython.longlong:
         """An integer of 19 digits, of which the last is not in the mantissa yet."""
         last: cython.longlong
         value: cython.longlong = self.scan.mantissa

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from barnabas.records import uncompiled as cython
 from barnabas.records.uncompiled import Bytes, memcmp
+from barnabas.records.utf8 import character_width
 
 # The build puts other imports in place of what stands above (see setup.py).
 
@@ -106,7 +107,7 @@ class JsonScanner:
             if byte < 0x80:
                 position += 1
             else:
-                width = self.character(position)
+                width = character_width(self.p, position, self.end)
                 if width == 0:
                     return -1
                 position += width
@@ -155,32 +156,6 @@ class JsonScanner:
     @cython.cfunc
     @cython.inline
     @cython.exceptval(check=False)
-    def character(self, at: cython.Py_ssize_t) -> cython.longlong:
-        """How many bytes the character of several bytes that begins here has; 0 if it is not valid UTF-8."""
-        p: cython.p_const_uchar = self.p
-        left: cython.Py_ssize_t = self.end - at
-        first: cython.longlong = p[at]
-        second: cython.longlong
-        if first < 0xC2 or left < 2:
-            return 0
-        second = p[at + 1]
-        if first < 0xE0:
-            return 2 if second & 0xC0 == 0x80 else 0
-        if left < 3 or p[at + 2] & 0xC0 != 0x80:
-            return 0
-        if first < 0xF0:
-            if second & 0xC0 != 0x80 or (first == 0xE0 and second < 0xA0) or (first == 0xED and second > 0x9F):
-                return 0
-            return 3
-        if first > 0xF4 or left < 4 or second & 0xC0 != 0x80 or p[at + 3] & 0xC0 != 0x80:
-            return 0
-        if (first == 0xF0 and second < 0x90) or (first == 0xF4 and second > 0x8F):
-            return 0
-        return 4
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(check=False)
     def plain_text(self, position: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Where text from here on has its first quote, escape or wrong byte; `end` if it has none."""
         p: cython.p_const_uchar = self.p
@@ -194,7 +169,7 @@ class JsonScanner:
             if byte < 0x80:
                 position += 1
             else:
-                width = self.character(position)
+                width = character_width(self.p, position, self.end)
                 if width == 0:
                     return position
                 position += width

@@ -17,6 +17,7 @@ Py_ssize_t = int
 bint = bool
 longlong = int
 double = float
+float = float
 ulonglong = int
 p_const_uchar = bytes
 p_uchar = bytearray | memoryview

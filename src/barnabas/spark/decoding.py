@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class AvroDecoding:
+    """What Avro values are, besides their columns."""
+
+    schema: str
+    """The reader's, as JSON of what fastavro has parsed."""
+    framing: str
+    registry: str | None
+
+
+@dataclass(frozen=True)
 class Decoding:
     """What values are; goes to the tasks, also as text."""
 
@@ -27,6 +37,7 @@ class Decoding:
     """Columns that are never null."""
     is_utc: bool
     """Timestamps without a zone are in UTC."""
+    avro: AvroDecoding | None = None
 
     def dump(self) -> str:
         return json.dumps(asdict(self))
@@ -34,7 +45,8 @@ class Decoding:
     @classmethod
     def load(cls, text: str) -> Self:
         found = json.loads(text)
-        return cls(found["format"], found["fields"], tuple(found["required"]), found["is_utc"])
+        avro = None if found["avro"] is None else AvroDecoding(**found["avro"])
+        return cls(found["format"], found["fields"], tuple(found["required"]), found["is_utc"], avro)
 
     @cached_property
     def schema(self) -> pyarrow.Schema:
@@ -82,6 +94,17 @@ def _json(decoding: Decoding) -> ReadValues:
     return read
 
 
+def _avro(decoding: Decoding) -> ReadValues:
+    from barnabas.spark.avro_values import AvroValues
+    from barnabas.spark.pipeline.avro import AvroReader
+    from barnabas.spark.pipeline.definition import Framing
+
+    assert decoding.avro is not None
+    given = decoding.avro
+    by_fastavro = AvroReader(json.loads(given.schema), Framing(given.framing), given.registry)
+    return AvroValues(decoding.schema, decoding.required, by_fastavro).read
+
+
 def _one_text(decoding: Decoding) -> ReadValues:
     import pyarrow
 
@@ -103,7 +126,12 @@ def _one_binary(decoding: Decoding) -> ReadValues:
     return lambda values: (pyarrow.RecordBatch.from_arrays([values], schema=decoding.schema), [])
 
 
-_READERS: Mapping[str, Callable[[Decoding], ReadValues]] = {"json": _json, "text": _one_text, "bytes": _one_binary}
+_READERS: Mapping[str, Callable[[Decoding], ReadValues]] = {
+    "json": _json,
+    "avro": _avro,
+    "text": _one_text,
+    "bytes": _one_binary,
+}
 FORMATS = frozenset(_READERS)
 """Those that a task can decode."""
 

@@ -6,7 +6,16 @@ import os
 
 import pytest
 
-from barnabas.records import append_codec, codec, column_codec, compaction_codec, engine, json_codec, row_codec
+from barnabas.records import (
+    append_codec,
+    avro_codec,
+    codec,
+    column_codec,
+    compaction_codec,
+    engine,
+    json_codec,
+    row_codec,
+)
 
 
 @pytest.fixture(params=["compiled", "uncompiled"])
@@ -21,6 +30,7 @@ CODECS = {
     "compaction_codec": compaction_codec,
     "append_codec": append_codec,
     "json_codec": json_codec,
+    "avro_codec": avro_codec,
 }
 
 

@@ -12,7 +12,8 @@ import pyarrow
 import pytest
 
 from barnabas.records import engine, json_codec
-from barnabas.records.json_columns import JsonReader, UnsupportedType
+from barnabas.records.json_columns import JsonReader
+from barnabas.records.value_columns import UnsupportedType
 from tests.json_values import Kind as RandomKind
 from tests.json_values import random_schema, random_value
 

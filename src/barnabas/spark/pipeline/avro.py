@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+from barnabas.records.avro_plans import named_types
 from barnabas.spark.pipeline.definition import Framing, Source
 from barnabas.spark.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
+    import pyarrow
     from pyspark.sql.types import DataType, StructType
 
 _HEAD = 5
@@ -62,7 +64,7 @@ class AvroReader:
         if self.framing is Framing.CONFLUENT:
             if len(value) < _HEAD or value[0] != 0:
                 raise ValueError("the value does not begin with Confluent's framing, a zero byte and a schema id")
-            writer = self._writer_schema(int.from_bytes(value[1:_HEAD], "big"))
+            writer = self.writer_schema(int.from_bytes(value[1:_HEAD], "big"))
             value = value[_HEAD:]
         stream = io.BytesIO(value)
         row = schemaless_reader(stream, writer, self.schema)
@@ -71,7 +73,29 @@ class AvroReader:
         assert isinstance(row, dict)
         return row
 
-    def _writer_schema(self, number: int) -> Any:
+    def read_column(self, values: pyarrow.Array, kind: pyarrow.DataType) -> pyarrow.Array:
+        """Structs of values; null for one that cannot be read, or that the columns cannot take."""
+        import pyarrow
+
+        rows = [None if value is None else self._or_none(self.read, value) for value in values.to_pylist()]
+        try:
+            return pyarrow.array(rows, type=kind)
+        except (pyarrow.ArrowException, OverflowError):
+            return pyarrow.array([row if _fits(row, kind) else None for row in rows], type=kind)
+
+    def known_writer_schema(self, number: int) -> Any:
+        """None if the registry has no schema with that number, or something else under it."""
+        return self._or_none(self.writer_schema, number)
+
+    def _or_none(self, function: Callable[[Any], Any], argument: bytes | int) -> Any:
+        try:
+            return function(argument)
+        except OSError:
+            raise  # the registry does not answer
+        except Exception:  # whatever fastavro makes of bytes or of a schema that are not what they should be
+            return None
+
+    def writer_schema(self, number: int) -> Any:
         if self.registry is None:
             return self.schema
         if number not in self._writers:
@@ -95,52 +119,76 @@ class AvroReader:
         raise ValueError(f"the registry {registry} has no schema with the id {number}")
 
 
+def _fits(row: dict[str, Any] | None, kind: pyarrow.DataType) -> bool:
+    import pyarrow
+
+    try:
+        pyarrow.array([row], type=kind)
+    except (pyarrow.ArrowException, OverflowError):
+        return False
+    return True
+
+
 def spark_type(schema: Mapping[str, Any]) -> StructType:
     """The columns of a record's schema."""
-    from pyspark.sql.types import StructField, StructType
-
-    fields = [(each["name"], *_nullable_type(each["type"])) for each in schema["fields"]]
-    return StructType([StructField(name, kind, nullable) for name, kind, nullable in fields])
+    return _Columns(named_types(schema)).struct(schema)
 
 
-def _nullable_type(schema: Any) -> tuple[DataType, bool]:
-    if not isinstance(schema, list):
-        return _type(schema), False
-    others = [each for each in schema if each != "null"]
-    if len(others) != 1:
-        raise PipelineError(f"a union of several types has no column type in Spark: {json.dumps(schema)}")
-    return _type(others[0]), "null" in schema
+class _Columns:
+    def __init__(self, types: Mapping[str, Any]) -> None:
+        self._types = types
+        self._within: list[str] = []
+        """The records that are being looked at, from the outside in."""
 
+    def struct(self, schema: Mapping[str, Any]) -> StructType:
+        from pyspark.sql.types import StructField, StructType
 
-def _type(schema: Any) -> DataType:
-    from pyspark.sql import types
+        if schema["name"] in self._within:
+            raise PipelineError(f"no column type in Spark for the Avro type {schema['name']}, which contains itself")
+        self._within.append(schema["name"])
+        fields = [(each["name"], *self._nullable(each["type"])) for each in schema["fields"]]
+        self._within.pop()
+        return StructType([StructField(name, kind, nullable) for name, kind, nullable in fields])
 
-    simple: dict[str, Callable[[], DataType]] = {
-        "boolean": types.BooleanType,
-        "int": types.IntegerType,
-        "long": types.LongType,
-        "float": types.FloatType,
-        "double": types.DoubleType,
-        "bytes": types.BinaryType,
-        "fixed": types.BinaryType,
-        "string": types.StringType,
-        "enum": types.StringType,
-        "date": types.DateType,
-        "timestamp-millis": types.TimestampType,
-        "timestamp-micros": types.TimestampType,
-    }
-    if isinstance(schema, str) and schema in simple:
-        return simple[schema]()
-    if isinstance(schema, Mapping):
-        logical, kind = schema.get("logicalType"), schema["type"]
-        if logical == "decimal":
-            return types.DecimalType(schema["precision"], schema.get("scale", 0))
-        if kind == "record":
-            return spark_type(schema)
-        if kind == "array":
-            return types.ArrayType(*_nullable_type(schema["items"]))
-        if kind == "map":
-            return types.MapType(types.StringType(), *_nullable_type(schema["values"]))
-        if logical in simple or kind in simple:
-            return simple[logical if logical in simple else kind]()
-    raise PipelineError(f"no column type in Spark for the Avro type {json.dumps(schema)}")
+    def _nullable(self, schema: Any) -> tuple[DataType, bool]:
+        if not isinstance(schema, list):
+            return self._type(schema), False
+        others = [each for each in schema if each != "null"]
+        if len(others) != 1:
+            raise PipelineError(f"a union of several types has no column type in Spark: {json.dumps(schema)}")
+        return self._type(others[0]), "null" in schema
+
+    def _type(self, schema: Any) -> DataType:
+        from pyspark.sql import types
+
+        simple: dict[str, Callable[[], DataType]] = {
+            "boolean": types.BooleanType,
+            "int": types.IntegerType,
+            "long": types.LongType,
+            "float": types.FloatType,
+            "double": types.DoubleType,
+            "bytes": types.BinaryType,
+            "fixed": types.BinaryType,
+            "string": types.StringType,
+            "enum": types.StringType,
+            "date": types.DateType,
+            "timestamp-millis": types.TimestampType,
+            "timestamp-micros": types.TimestampType,
+        }
+        if isinstance(schema, str):
+            if schema in simple:
+                return simple[schema]()
+            schema = self._types.get(schema, schema)
+        if isinstance(schema, Mapping):
+            logical, kind = schema.get("logicalType"), schema["type"]
+            if logical == "decimal":
+                return types.DecimalType(schema["precision"], schema.get("scale", 0))
+            if kind == "record":
+                return self.struct(schema)
+            if kind == "array":
+                return types.ArrayType(*self._nullable(schema["items"]))
+            if kind == "map":
+                return types.MapType(types.StringType(), *self._nullable(schema["values"]))
+            if logical in simple or kind in simple:
+                return simple[logical if logical in simple else kind]()
+        raise PipelineError(f"no column type in Spark for the Avro type {json.dumps(schema)}")

@@ -1,14 +1,15 @@
 """From records to rows: what the value of a record means, and which records cannot be read.
 
-Decoding is done by Spark's own functions where it has them (JSON, CSV, text), and by fastavro in columns otherwise.
-Each format gives one struct with the columns of the schema, and says whether it could read the value.
+Decoding is done by Spark's own functions where it has them (JSON, CSV, text), and by fastavro otherwise. Where tasks
+have decoded values before (`spark.decoding`), only what they were unsure of is decoded here. Each format gives one
+struct with the columns of the schema, and says whether it could read the value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from barnabas.spark.decoded_rows import PARSED
 from barnabas.spark.pipeline.avro import AvroReader, load_schema, spark_type
@@ -84,11 +85,10 @@ class Decoder:
     def _parse(self, records: DataFrame) -> DataFrame:
         from pyspark.sql import functions as f
 
-        parsed = records.withColumn(_PARSED, _PARSERS[self.source.format](self))
-        if self.source.format is Format.JSON:
-            parsed = parsed.withColumn(_PARSED, _unwrapped())
-        if PARSED in records.columns:  # by tasks, but for values that they were unsure of
-            parsed = parsed.withColumn(_PARSED, f.coalesce(f.col(PARSED), f.col(_PARSED)))
+        if PARSED in records.columns and self.source.format is Format.AVRO:  # by tasks, which have fastavro too
+            parsed = records.withColumn(_PARSED, f.col(PARSED))
+        else:
+            parsed = self._parse_values(records)
         is_read = f.col(_PARSED).isNotNull()
         if self.source.format is Format.CSV:
             is_read &= f.col(_PARSED)[_CORRUPT].isNull()
@@ -99,6 +99,16 @@ class Decoder:
                 is_there = f.col(_PARSED)[each.name].isNotNull()
                 is_good &= is_there | is_null if self.source.is_table else is_there  # in a table, null deletes
         return parsed.withColumn(_IS_GOOD, f.coalesce(is_good, f.lit(False)))
+
+    def _parse_values(self, records: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        parsed = records.withColumn(_PARSED, _PARSERS[self.source.format](self))
+        if self.source.format is Format.JSON:
+            parsed = parsed.withColumn(_PARSED, _unwrapped())
+        if PARSED in records.columns:  # by tasks, but for values that they were unsure of
+            parsed = parsed.withColumn(_PARSED, f.coalesce(f.col(PARSED), f.col(_PARSED)))
+        return parsed
 
 
 def make_decoder(source: Source) -> Decoder:
@@ -211,20 +221,11 @@ def _avro(decoder: Decoder) -> Column:
     assert reader is not None
 
     def decode(values: pa.Array) -> pa.Array:
-        return pa.array([_read_or_none(reader, value.as_py()) for value in values], type=kind)
+        return reader.read_column(values, kind)
 
     decode.__annotations__ = {"values": pa.Array, "return": pa.Array}  # Spark goes by them, and not if they are texts
     column: Column = arrow_udf(decode, decoder.schema)("value")  # type: ignore[call-overload]
     return column
-
-
-def _read_or_none(reader: AvroReader, value: bytes | None) -> dict[str, Any] | None:
-    try:
-        return None if value is None else reader.read(value)
-    except OSError:
-        raise  # the registry does not answer
-    except Exception:  # whatever fastavro makes of bytes that are not what they should be
-        return None
 
 
 _PARSERS: Mapping[Format, Callable[[Decoder], Column]] = {

@@ -8,11 +8,12 @@ Both give the same rows.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from barnabas.spark.decoding import FORMATS, Decoding, value_reader
+from barnabas.spark.decoding import FORMATS, AvroDecoding, Decoding, value_reader
 from barnabas.spark.pipeline.definition import Pipeline, SinkDefinition, Source, Transform
 from barnabas.spark.pipeline.sinks import DirectSink, Sink
 
@@ -81,11 +82,14 @@ def direct_chain(pipeline: Pipeline, view: str) -> tuple[Source, list[Transform]
 
 def decoding_of(spark: SparkSession, decoder: Decoder) -> Decoding:
     """What tasks have to know to decode the values of a source."""
+    reader = decoder.avro
+    avro = None if reader is None else AvroDecoding(json.dumps(reader.schema), reader.framing.value, reader.registry)
     return Decoding(
         format=decoder.source.format.value,
         fields=decoder.schema.json(),
         required=tuple(each.name for each in decoder.schema if not each.nullable),
         is_utc=spark.conf.get(_TIME_ZONE) in _UTC,
+        avro=avro,
     )
 
 
@@ -106,7 +110,7 @@ def _obstacle(
 
 def undecodable(spark: SparkSession, decoder: Decoder) -> str | None:
     """Why tasks cannot decode the values of a source, if they cannot."""
-    from barnabas.records.json_columns import UnsupportedType
+    from barnabas.records.value_columns import UnsupportedType
 
     source = decoder.source
     if source.options:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from barnabas.spark.lake.formats import FileFormat
 from barnabas.spark.lake.sink import LakeSettings, LakeSink
+from barnabas.spark.pipeline.avro import AvroReader, load_schema, spark_type
 from barnabas.spark.pipeline.definition import (
     Cluster,
     Format,
@@ -37,6 +39,7 @@ def choice(
     transforms: tuple[Transform, ...] = (),
     view: str = "clicks",
     schema: StructType = SCHEMA,
+    avro: AvroReader | None = None,
     spark: Any = None,
     sink: Any = None,
     **settings: Any,
@@ -44,7 +47,7 @@ def choice(
     lake = LakeSettings(**{"path": "/tmp/lake", **settings})
     definition = SinkDefinition(SinkHead("lake", "lake", view), lake)
     pipeline = Pipeline("p", Cluster("h:1"), (source,), (definition,), transforms=transforms)
-    decoders = {source.name: Decoder(source, schema, None)}
+    decoders = {source.name: Decoder(source, schema, avro)}
     return choose_path(pipeline, definition, sink or LakeSink("lake", lake, {}), decoders, spark or session())
 
 
@@ -92,3 +95,14 @@ def test_times_without_a_zone_are_in_that_of_the_session(zone: str, is_utc: bool
 def test_a_text_source_has_its_one_column() -> None:
     source = Source("clicks", ("t",), format=Format.TEXT)
     assert choice(source=source, schema=StructType().add("value", StringType())).path is Path.DIRECT
+
+
+def test_an_avro_source_goes_directly_with_its_schema_framing_and_registry() -> None:
+    text = '{"type": "record", "name": "Click", "fields": [{"name": "id", "type": "long"}]}'
+    source = Source("clicks", ("t",), format=Format.AVRO, schema=text, registry="/schemas")
+    schema = load_schema(source)
+    reader = AvroReader(schema, source.framing, source.registry)
+    assert choice(source=source, schema=spark_type(schema), avro=reader).path is Path.DIRECT
+    avro = decoding_of(session(), Decoder(source, spark_type(schema), reader)).avro
+    assert avro is not None
+    assert (json.loads(avro.schema), avro.framing, avro.registry) == (schema, "confluent", "/schemas")

@@ -1,4 +1,4 @@
-"""Columns that JSON values fill, laid out as Arrow lays them out; lists, maps and objects have columns below them.
+"""Columns that decoded values fill, laid out as Arrow lays them out; lists, maps and structs have columns below them.
 
 A row is begun and counted at once, so that one which turns out wrong is taken back by `truncate`. The same rules hold
 as in `codec`, with which this is compiled.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from barnabas.records import uncompiled as cython
 from barnabas.records.column_codec import BinarySink, IntegerSink, _grown
-from barnabas.records.uncompiled import MutableBytes, MutableDoubles
+from barnabas.records.uncompiled import MutableBytes, MutableDoubles, memcpy
 
 # The build puts other imports in place of what stands above (see setup.py).
 
@@ -29,6 +29,7 @@ KINDS = {
     "double": DOUBLE,
     "float": FLOAT,
     "string": STRING,
+    "binary": STRING,
     "decimal": DECIMAL,
     "timestamp": TIMESTAMP,
     "date": DATE,
@@ -40,59 +41,37 @@ KINDS = {
 
 @cython.final
 @cython.cclass
-class DoubleSink:
-    """A column of doubles, with room for the rows that were reserved."""
-
-    buffer: bytearray
-    view: MutableDoubles
-    room: cython.Py_ssize_t
-
-    def __init__(self) -> None:
-        self.buffer = bytearray(8)
-        self.view = memoryview(self.buffer).cast("d")
-        self.room = 1
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def reserve(self, rows: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        if rows > self.room:
-            self.buffer = _grown(self.buffer, 8 * rows)
-            self.view = memoryview(self.buffer).cast("d")
-            self.room = len(self.view)
-        return self.room
-
-
-@cython.final
-@cython.cclass
-class JsonSink:
+class ValueSink:
     """One column of a schema, or an element of a list, with the rows that it has so far.
 
-    The integers are the values of a column that is neither text nor floating-point, and the ends of a list or map.
+    The integers are the values of a column that is neither text nor bytes, and the ends of a list or map; where the
+    values are floating-point, `doubles` is the same memory.
     """
 
+    type_name = cython.declare(str, visibility="readonly")
+    name = cython.declare(bytes, visibility="readonly")
+    required = cython.declare(cython.bint, visibility="readonly")
+    low = cython.declare(cython.longlong, visibility="readonly")
+    high = cython.declare(cython.longlong, visibility="readonly")
+    scale = cython.declare(cython.longlong, visibility="readonly")
+    children = cython.declare(list, visibility="readonly")
     kind: cython.longlong
-    name: bytes
     name_at: cython.p_const_uchar
     name_length: cython.Py_ssize_t
-    required: cython.bint
-    low: cython.longlong
-    high: cython.longlong
-    scale: cython.longlong
     zoned: cython.longlong
-    children: list[JsonSink]
     count: cython.Py_ssize_t
     room: cython.Py_ssize_t
     validity: bytearray
     bits: MutableBytes
     integers: IntegerSink
-    doubles: DoubleSink
+    doubles: MutableDoubles
     text: BinarySink
 
     def __init__(
         self,
-        kind: str,
+        type_name: str,
         name: bytes = b"",
-        children: tuple[JsonSink, ...] = (),
+        children: tuple[ValueSink, ...] = (),
         required: bool = False,
         low: int = 0,
         high: int = 0,
@@ -103,27 +82,25 @@ class JsonSink:
 
         `zoned` of a timestamp: 1 takes a text with a zone or without (then UTC), 0 only one with, -1 only one without.
         """
-        self.kind, self.name, self.children, self.required = KINDS[kind], name, list(children), required
+        self.type_name, self.kind, self.required, self.children = type_name, KINDS[type_name], required, list(children)
+        self.name = self.name_at = name
         self.name_length = len(name)
-        self.name_at = self.name
         self.low, self.high, self.scale, self.zoned = low, high, scale, zoned
-        self.begin()
-
-    def begin(self) -> None:
-        """Forget all rows; buffers that were handed out stay as they are."""
-        child: JsonSink
         self.count = self.room = 0
         self.validity = self.bits = bytearray()
-        self.integers, self.doubles, self.text = IntegerSink(), DoubleSink(), BinarySink()
+        self.integers, self.text = IntegerSink(), BinarySink()
+        self.doubles = memoryview(self.integers.buffer).cast("d")
+
+    def begin(self) -> None:
+        """Forget all rows. The buffers stay, so that the next rows need no new memory."""
+        child: ValueSink
+        self.count = self.text.size = 0
         for child in self.children:
             child.begin()
 
-    def children_list(self) -> list[JsonSink]:
-        return self.children
-
-    def buffers(self) -> tuple[int, bytearray, bytearray, bytearray, BinarySink]:
-        """Rows, validity, integers, doubles, text."""
-        return self.count, self.validity, self.integers.buffer, self.doubles.buffer, self.text
+    def buffers(self) -> tuple[int, bytearray, bytearray, BinarySink]:
+        """Rows, validity, numbers or ends, text."""
+        return self.count, self.validity, self.integers.buffer, self.text
 
     @cython.cfunc
     @cython.exceptval(-1)
@@ -133,12 +110,10 @@ class JsonSink:
             rows = 8 * len(self.validity)
             if self.kind == STRING:
                 self.text.ends.reserve(rows + 1)
-            elif self.kind == DOUBLE or self.kind == FLOAT:
-                self.doubles.reserve(rows)
-            elif self.kind == LIST or self.kind == MAP:
-                self.integers.reserve(rows + 1)
             elif self.kind != STRUCT:
-                self.integers.reserve(rows)
+                self.integers.reserve(rows + 1)
+                if self.kind == DOUBLE or self.kind == FLOAT:
+                    self.doubles = memoryview(self.integers.buffer).cast("d")
             self.room = rows
         return self.room
 
@@ -162,9 +137,37 @@ class JsonSink:
         return 1
 
     @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1)
+    def append_double(self, value: cython.double) -> cython.longlong:
+        row: cython.Py_ssize_t = self.append_valid()
+        self.doubles[row] = value
+        return 1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1)
+    def append_bytes(
+        self, p: cython.p_const_uchar, start: cython.Py_ssize_t, length: cython.Py_ssize_t
+    ) -> cython.longlong:
+        row: cython.Py_ssize_t = self.append_valid()
+        text: BinarySink = self.text
+        size: cython.Py_ssize_t = text.size
+        if size + length > text.room:
+            text.reserve_bytes(size + length)
+        if length > 0:
+            if cython.compiled:
+                memcpy(cython.address(text.data[size]), cython.address(p[start]), length)
+            else:
+                text.data[size : size + length] = p[start : start + length]
+        text.size = size + length
+        text.ends.view[row + 1] = size + length
+        return 1
+
+    @cython.cfunc
     @cython.exceptval(-1)
     def append_null(self) -> cython.Py_ssize_t:
-        child: JsonSink
+        child: ValueSink
         index: cython.Py_ssize_t
         row: cython.Py_ssize_t = self.count
         if row >= self.room:
@@ -173,7 +176,7 @@ class JsonSink:
         if self.kind == STRING:
             self.text.ends.view[row + 1] = self.text.size
         elif self.kind == DOUBLE or self.kind == FLOAT:
-            self.doubles.view[row] = 0
+            self.doubles[row] = 0
         elif self.kind == LIST or self.kind == MAP:
             self.integers.view[row + 1] = self.integers.view[row]
         elif self.kind == STRUCT:
@@ -189,7 +192,7 @@ class JsonSink:
     @cython.exceptval(-1)
     def truncate(self, count: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Forget the rows from `count` on, also those that were begun and not counted."""
-        child: JsonSink
+        child: ValueSink
         index: cython.Py_ssize_t
         kept: cython.Py_ssize_t = count
         self.count = count
