@@ -242,7 +242,7 @@ def test_a_wrong_file_is_one_line_on_standard_error(tmp_path: Path) -> None:
     assert result.stderr == f"barnabas: {file}:2: a pipeline has no key 'sorces'; did you mean 'sources'?\n"
 
 
-def test_the_jvm_of_a_second_run_starts_from_the_classes_of_the_first(
+def test_a_run_is_announced_and_summed_up_and_a_second_one_starts_from_its_classes(
     bench: Bench, spark_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = spark_topic()
@@ -258,6 +258,10 @@ def test_the_jvm_of_a_second_run_starts_from_the_classes_of_the_first(
         command = [sys.executable, "-m", "barnabas.cli", "pipeline", "run", str(file)]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
         assert done.returncode == 0, done.stderr
+        first, *_ = done.stderr.splitlines()
+        work = r"1 record \(about \d+ B\) of 1 partition to read in 1 task, directly with Arrow"
+        assert re.fullmatch(rf"clicks: ({work}|nothing new to read); starting Spark", first)
+        assert re.fullmatch(r"pipeline clicks: (1 record|0 records) in .* \(\d steps?\), .*; report: .*\n", done.stdout)
         (archive,) = (cache / "barnabas").iterdir()
         assert archive.suffix == ".jsa"
     assert lake_ids(bench) == [1]

@@ -163,7 +163,7 @@ def _width(text: str) -> int:
 
 
 def counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def paint(text: str, colour: Colour) -> str:

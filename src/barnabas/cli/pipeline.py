@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,9 +71,11 @@ def run(
     with telling():
         pipeline = load(file)
         state = state_of(pipeline, file)
-        with working(pipeline, state, master, progress, json_file, metrics, report) as (spark, reporter, stop):
+        began = time.monotonic()
+        work = working(pipeline, state, master, progress, json_file, metrics, report, announces=True)
+        with work as (spark, reporter, stop):
             totals = run_pipeline(pipeline, spark, state, functions_in=file.parent, reporter=reporter, stop=stop)
-        _show_totals(pipeline.name, totals, report or state.report_file, output)
+        _show_totals(pipeline.name, totals, time.monotonic() - began, report or state.report_file, output)
 
 
 @app.command(epilog=examples("barnabas pipeline validate clicks.yaml"))
@@ -141,9 +144,10 @@ def backfill(
         pipeline = load(file)
         span = backfill_of(pipeline, state_of(pipeline, file), from_, to)
         check_free(span.lock_file, span.of)
+        began = time.monotonic()
         with working(span.pipeline, span.state, master, progress) as (spark, reporter, stop):
             totals = run_backfill(span, spark, functions_in=file.parent, reporter=reporter, stop=stop)
-        _show_totals(span.pipeline.name, totals, span.state.report_file, output)
+        _show_totals(span.pipeline.name, totals, time.monotonic() - began, span.state.report_file, output)
 
 
 @app.command(epilog=examples("barnabas pipeline audit clicks.yaml", "barnabas pipeline audit clicks.yaml -o json"))
@@ -189,14 +193,18 @@ def replay(
     show_rows(rows, output)
 
 
-def _show_totals(name: str, totals: Totals, report: Path, output: Output) -> None:
+def _show_totals(name: str, totals: Totals, seconds: float, report: Path, output: Output) -> None:
+    from barnabas.spark.pipeline.charts import duration_shown
+
     found = {
         "pipeline": name,
         "batches": totals.batches,
         "records": totals.records,
         "rows": totals.rows,
+        "seconds": round(seconds, 3),
         "report": str(report),
     }
-    rows = ", ".join(f"{count:,} to {sink}" for sink, count in totals.rows.items()) or "none"
-    work = f"{totals.records:,} records in {counted(totals.batches, 'step')}"
-    show(found, output, f"pipeline {name}: {work}; rows: {rows}\nreport: {report}")
+    rows = ", ".join(f"{counted(count, 'row')} to {sink}" for sink, count in totals.rows.items()) or "no rows"
+    steps = counted(totals.batches, "step")
+    work = f"{counted(totals.records, 'record')} in {duration_shown(seconds)} ({steps}), {rows}"
+    show(found, output, f"pipeline {name}: {work}; report: {report}")

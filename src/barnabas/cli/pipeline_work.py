@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from barnabas.cli.output import fail
+from barnabas.cli.output import counted, fail
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,6 +110,23 @@ def _address(text: str) -> tuple[str, int]:
     return host or "127.0.0.1", int(port)
 
 
+def announce(pipeline: Pipeline, state: State, progress: ProgressOutput) -> None:
+    """Say what a run is going to do, before Spark starts."""
+    from barnabas.spark.pipeline.charts import size_shown
+    from barnabas.spark.pipeline.forecast import forecast
+
+    if progress in (ProgressOutput.NONE, ProgressOutput.JSON):
+        return
+    found = forecast(pipeline, state)
+    text = "nothing new to read"
+    if found.records:
+        size = "" if found.bytes is None else f" (about {size_shown(found.bytes)})"
+        work = f"{counted(found.records, 'record')}{size} of {counted(found.partitions, 'partition')}"
+        way = "directly with Arrow" if found.is_direct else "through Spark"
+        text = f"{work} to read in {counted(found.tasks, 'task')}, {way}"
+    print(f"{pipeline.name}: {text}; starting Spark", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def write_report(pipeline: Pipeline, target: Path, stop: StopRequest) -> Iterator[RunSummary]:
     """Write the HTML report at the end of a run, however it ends."""
@@ -157,6 +174,8 @@ def working(
     json_file: Path | None = None,
     metrics: str | None = None,
     report: Path | None = None,
+    *,
+    announces: bool = False,
 ) -> Iterator[Work]:
     """Spark, those who show progress, Ctrl-C that stops between commits, and the report at the end."""
     from barnabas.spark.pipeline.lock import check_free
@@ -166,6 +185,8 @@ def working(
     from barnabas.spark.pipeline.watching import watching
 
     check_free(state.lock_file, pipeline.name)
+    if announces:
+        announce(pipeline, state, progress)
     with (
         stop_on_signals(lambda text: print(text, file=sys.stderr, flush=True)) as stop,
         write_report(pipeline, report or state.report_file, stop) as summary,

@@ -49,10 +49,14 @@ class Status:
 
 def find_status(pipeline: Pipeline, state: State) -> Status:
     with TopicOffsets(pipeline.cluster) as topics:
-        layout = topics.layout(pipeline.sources)
-        latest = topics.latest(layout)
-        origin = look_for_origin(pipeline, topics, layout, state)
-        begins = _begins(pipeline, layout, position(None, origin, topics.earliest(layout)))
+        return status_in(pipeline, state, topics, topics.layout(pipeline.sources))
+
+
+def status_in(pipeline: Pipeline, state: State, topics: TopicOffsets, layout: Layout) -> Status:
+    """With a connection that is there."""
+    latest = topics.latest(layout)
+    origin = look_for_origin(pipeline, topics, layout, state)
+    begins = _begins(pipeline, layout, position(None, origin, topics.earliest(layout)))
     told = list(read_history(state.history_file))
     return status_of(pipeline.name, told, begins, latest, is_locked(state.lock_file))
 

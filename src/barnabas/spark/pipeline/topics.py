@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from barnabas.client.admin.log_dirs import LogDirs
 from barnabas.client.client import Client
 from barnabas.client.list_offsets import Isolation
 from barnabas.client.metadata import TopicPartition
@@ -106,6 +107,18 @@ class TopicOffsets:
     def at_time(self, layout: Layout, time: str) -> Positions:
         """The first offset at or after a time; the end of a partition that has nothing so young."""
         return self._resolve(_all(layout), AtTimes(parse_time_ms(time), or_latest=True))
+
+    def sizes(self, layout: Layout) -> Positions | None:
+        """Bytes on disk by partition, of its largest replica; None if the cluster does not report them."""
+        try:
+            found = self._runner.run(LogDirs(self._client).describe(partitions=_all(layout)))
+        except KafkaError:  # the right to ask may be missing, and nothing depends on it
+            return None
+        sizes: Positions = {}
+        for replica in (each for dirs in found.values() for directory in dirs for each in directory.replicas):
+            where = replica.partition.topic, replica.partition.partition
+            sizes[where] = max(replica.size_bytes, sizes.get(where, 0))
+        return sizes
 
     def _read_options(self, source: Source) -> ReadOptions:
         return parse_batch_options({**self._cluster.source_options(), **source.topic_options()})
