@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 import re
-import uuid
 import warnings
 from dataclasses import dataclass
 from enum import StrEnum
@@ -29,11 +28,14 @@ from barnabas.spark.database.dialects import SQLITE
 from barnabas.spark.database.merge import Notes, Target, merge
 from barnabas.spark.database.staging import (
     FILLED_SCHEMA,
+    ORIGIN,
     Filled,
+    Staging,
     StagingTask,
     create_staging,
-    staging_name,
-    sweep,
+    drop_staging,
+    new_staging,
+    staging_prefix,
 )
 from barnabas.spark.pipeline.errors import SinkError
 from barnabas.spark.pipeline.sinks import ORIGIN_COLUMNS, Batch, Offsets, SinkContext, SinkKind
@@ -79,9 +81,7 @@ class DatabaseSink:
         self._settings = settings
         self._key = f"{context.pipeline}/{context.sink}"
         self._table = TableName.parse(settings.table)
-        self._staging = staging_name(self._key)
         self._database = Database.at(settings.url)
-        self._staged_columns: tuple[RowColumn, ...] | None = None
 
     def prepare(self, spark: SparkSession) -> None:
         self._find_password()
@@ -95,7 +95,7 @@ class DatabaseSink:
             notes = Notes(session, self._key)
             notes.create()
             notes.probe()
-            session.execute(f"DROP TABLE IF EXISTS {session.quoted(self._staging)}")
+            left_behind = session.tables(staging_prefix(self._key))
             existing = session.columns(self._table)
             if existing:
                 self._check_key(session, {column.name for column in existing})
@@ -103,7 +103,7 @@ class DatabaseSink:
                 raise SinkError(
                     f"there is no table '{self._table}' in {self._database.label}: create it, or say `create: true`"
                 )
-        self._staged_columns = None
+        drop_staging(self._database, left_behind)
 
     def look(self, spark: SparkSession) -> Offsets | None:
         self._find_password()
@@ -123,13 +123,17 @@ class DatabaseSink:
                 if Notes(session, self._key).is_done(batch):
                     return 0
             columns = self._fitting(session, frame)
-        filled = self._stage(frame, columns)
-        names = [column.name for column in columns]
-        target = Target(self._table, names, self._settings.key, self._settings.latest_by)
-        with self._database.connected() as session:
-            rows = merge(Notes(session, self._key), batch, filled, self._staging, target)
-            sweep(session, self._staging)
-        return rows
+            table = new_staging(self._key)
+            create_staging(session, table, columns, self._settings.key)
+        try:
+            staging = Staging(self._database, table, columns, self._settings.key, sorted(batch.end))
+            filled = self._stage(frame, staging)
+            names = [column.name for column in columns]
+            target = Target(self._table, names, self._settings.key, self._settings.latest_by)
+            with self._database.connected() as session:
+                return merge(Notes(session, self._key), batch, filled, table, target)
+        finally:
+            drop_staging(self._database, [table])
 
     def close(self) -> None:
         """There is nothing to let go of."""
@@ -166,10 +170,6 @@ class DatabaseSink:
             self._create(session, columns)
         else:
             check_fit(str(self._table), existing, columns)
-        if columns != self._staged_columns:
-            session.execute(f"DROP TABLE IF EXISTS {session.quoted(self._staging)}")
-            create_staging(session, self._staging, columns, self._settings.key)
-            self._staged_columns = columns
         return columns
 
     def _create(self, session: Session, columns: tuple[RowColumn, ...]) -> None:
@@ -181,17 +181,17 @@ class DatabaseSink:
             f"CREATE TABLE IF NOT EXISTS {session.quoted(self._table)} ({', '.join(declared)}){dialect.table_options}"
         )
 
-    def _stage(self, frame: DataFrame, columns: tuple[RowColumn, ...]) -> list[Filled]:
+    def _stage(self, frame: DataFrame, staging: Staging) -> list[Filled]:
         """Run the tasks; the attempts that Spark counts."""
         from pyspark.errors import PythonException
 
-        names = ["`{}`".format(column.name.replace("`", "``")) for column in columns]
-        task = StagingTask(self._database, self._staging, columns, self._settings.key, uuid.uuid4().hex)
+        needed = dict.fromkeys([*(column.name for column in staging.columns), *ORIGIN])
+        names = ["`{}`".format(name.replace("`", "``")) for name in needed if name in frame.columns]
         try:
             with warnings.catch_warnings():
                 # mapInArrow looks whether pandas is there, and warns of what it does not use.
                 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-                staged = frame.select(*names).mapInArrow(task, FILLED_SCHEMA)
+                staged = frame.select(*names).mapInArrow(StagingTask(staging), FILLED_SCHEMA)
             found = staged.collect()
         except PythonException as error:
             told = re.search(rf"{SinkError.__module__}\.{SinkError.__name__}: (.+)", str(error))
