@@ -16,7 +16,8 @@ import pytest
 
 from barnabas.spark.database.columns import Kind, RowColumn, row_columns
 from barnabas.spark.database.connections import Database, Session, TableName
-from barnabas.spark.database.staging import ATTEMPT, POSITION, Staging, create_staging, drop_staging
+from barnabas.spark.database.staging import ATTEMPT, POSITION, create_staging, drop_staging
+from barnabas.spark.database.staging_task import Staging
 from barnabas.spark.pipeline.errors import SinkError
 from tests.peers import MariaDbServer
 

@@ -15,7 +15,8 @@ from barnabas.spark.database.columns import RowColumn, row_columns
 from barnabas.spark.database.connections import Database, Session, TableName
 from barnabas.spark.database.merge import Notes, Target, merge
 from barnabas.spark.database.sink import DatabaseSettings, DatabaseSink, WriteMode
-from barnabas.spark.database.staging import ATTEMPT, POSITION, Filled, Staging, create_staging
+from barnabas.spark.database.staging import ATTEMPT, POSITION, Filled, create_staging
+from barnabas.spark.database.staging_task import Staging
 from barnabas.spark.pipeline.errors import SinkError
 from barnabas.spark.pipeline.sinks import Batch, SinkContext
 

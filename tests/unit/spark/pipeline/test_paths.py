@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
+from barnabas.spark.database.sink import DatabaseSettings, DatabaseSink, WriteMode
 from barnabas.spark.lake.formats import FileFormat
 from barnabas.spark.lake.sink import LakeSettings, LakeSink
 from barnabas.spark.pipeline.definition import (
@@ -21,6 +22,7 @@ from barnabas.spark.pipeline.definition import (
 )
 from barnabas.spark.pipeline.formats import Decoder
 from barnabas.spark.pipeline.paths import Choice, Path, choose_path, decoding_of, direct_chain
+from barnabas.spark.pipeline.sinks import ORIGIN_COLUMNS, SinkContext
 
 DDL = "id BIGINT, at TIMESTAMP"
 SCHEMA = StructType().add("id", LongType(), nullable=False).add("at", TimestampType())
@@ -45,7 +47,8 @@ def choice(
     definition = SinkDefinition(SinkHead("lake", "lake", view), lake)
     pipeline = Pipeline("p", Cluster("h:1"), (source,), (definition,), transforms=transforms)
     decoders = {source.name: Decoder(source, schema, None)}
-    return choose_path(pipeline, definition, sink or LakeSink("lake", lake, {}), decoders, spark or session())
+    columns = [*schema.fieldNames(), *ORIGIN_COLUMNS]
+    return choose_path(pipeline, definition, sink or LakeSink("lake", lake, {}), columns, decoders, spark or session())
 
 
 def test_a_source_goes_directly_into_a_parquet_lake() -> None:
@@ -92,3 +95,20 @@ def test_times_without_a_zone_are_in_that_of_the_session(zone: str, is_utc: bool
 def test_a_text_source_has_its_one_column() -> None:
     source = Source("clicks", ("t",), format=Format.TEXT)
     assert choice(source=source, schema=StructType().add("value", StringType())).path is Path.DIRECT
+
+
+def test_a_source_goes_directly_into_a_table() -> None:
+    assert choice(sink=table(), view="clicks").path is Path.DIRECT
+    assert choice(sink=table(mode=WriteMode.UPSERT, key=("id",))).path is Path.DIRECT
+
+
+def test_an_upsert_without_the_origin_of_its_rows_takes_the_path_of_spark() -> None:
+    upsert = table(mode=WriteMode.UPSERT, key=("id",))
+    assert upsert.direct_obstacle(["id", "_topic", "_partition"]) == (
+        "an upsert finds the last row of a key by _topic, _partition, _offset, which the rows lack"
+    )
+    assert table().direct_obstacle(["id"]) is None
+
+
+def table(**settings: Any) -> DatabaseSink:
+    return DatabaseSink(DatabaseSettings("shop.db", "orders", **settings), SinkContext("p", "table", {}))
