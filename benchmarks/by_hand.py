@@ -15,10 +15,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from tests.peers import HOST, spark_connector_jars
+from benchmarks import by_jdbc
+from tests.peers import HOST, jdbc_jars, spark_connector_jars
 
 SETTINGS = {
-    "spark.jars": ",".join(str(jar) for jar in spark_connector_jars()),
+    "spark.jars": ",".join(str(jar) for jar in (*spark_connector_jars(), *jdbc_jars())),
     "spark.driver.memory": "2g",
     "spark.driver.host": HOST,
     "spark.driver.bindAddress": HOST,
@@ -37,7 +38,8 @@ def session() -> SparkSession:
     return spark
 
 
-def rows(spark: SparkSession, address: str, topic: str, schema: str) -> DataFrame:
+def rows(spark: SparkSession, address: str, topic: str, schema: str, *also: str) -> DataFrame:
+    """The fields of the values, and columns of the records."""
     records = (
         spark.read.format("kafka")
         .option("kafka.bootstrap.servers", address)
@@ -48,7 +50,8 @@ def rows(spark: SparkSession, address: str, topic: str, schema: str) -> DataFram
         .option("kafka.max.partition.fetch.bytes", str(8 << 20))
         .load()
     )
-    return records.select(f.from_json(f.col("value").cast("string"), schema).alias("row")).select("row.*")
+    row = f.from_json(f.col("value").cast("string"), schema).alias("row")
+    return records.select(*also, row).select(*also, "row.*")
 
 
 def to_parquet(frame: DataFrame, place: str, sql: str | None, spark: SparkSession) -> None:
@@ -60,13 +63,24 @@ def to_parquet(frame: DataFrame, place: str, sql: str | None, spark: SparkSessio
     timed.write.partitionBy("date", "hour").option("compression", "snappy").parquet(place)
 
 
-def main(address: str, topic: str, schema: str, place: str, jobs: int = 1, sql: str | None = None) -> dict[str, Any]:
+def main(
+    address: str,
+    topic: str,
+    schema: str,
+    place: str,
+    jobs: int = 1,
+    sql: str | None = None,
+    database: str | None = None,
+) -> dict[str, Any]:
     began = time.perf_counter()
     spark = session()
     seconds = {"session": time.perf_counter() - began}
     for number in range(jobs):
         began = time.perf_counter()
-        to_parquet(rows(spark, address, topic, schema), f"{place}/{number}", sql, spark)
+        if database is None:
+            to_parquet(rows(spark, address, topic, schema), f"{place}/{number}", sql, spark)
+        else:
+            by_jdbc.upsert(rows(spark, address, topic, schema, "partition", "offset"), database)
         seconds[f"job {number}"] = time.perf_counter() - began
     spark.stop()
     return seconds

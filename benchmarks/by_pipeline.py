@@ -2,7 +2,8 @@
 
     python -m benchmarks.by_pipeline '{"text": ..., "place": ..., "jobs": 2}'
 
-In the text, ${PLACE} is a directory, another one for each job. Prints the seconds of each job as one line of JSON.
+In the text, ${PLACE} is a directory and ${JOB} a name, others for each job. Prints the seconds of each job as one line
+of JSON.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from barnabas.spark.pipeline.state import State
 def main(text: str, place: str, jobs: int = 1) -> dict[str, Any]:
     began = time.perf_counter()
     seconds: dict[str, Any] = {}
-    first = parse_pipeline(text, "pipeline.yaml", {"PLACE": place})
+    first = parse_pipeline(text, "pipeline.yaml", {"PLACE": place, "JOB": "first"})
     with spark_session("benchmark", None, first.spark, Path(place, "session")) as spark:
         seconds["session"] = time.perf_counter() - began
         for number in range(jobs):
-            pipeline = parse_pipeline(text, "pipeline.yaml", {"PLACE": f"{place}/{number}"})
+            variables = {"PLACE": f"{place}/{number}", "JOB": f"{Path(place).name}-{number}"}
+            pipeline = parse_pipeline(text, "pipeline.yaml", variables)
             began = time.perf_counter()
             totals = run_pipeline(pipeline, spark, State(Path(place, f"state-{number}")), functions_in=Path(place))
             seconds[f"job {number}"] = time.perf_counter() - began

@@ -1,4 +1,5 @@
-"""Pipelines against hand-written PySpark on Spark's own connector, both from topics to hourly Parquet: `make bench`.
+"""Pipelines against hand-written PySpark on Spark's own connector, both from topics to hourly Parquet, and to tables of
+databases, where Spark writes by JDBC: `make bench`.
 
 The two take turns on the same topic: the whole command from a cold start, then two jobs in one session, of which the
 second is warm. Spark's connector reads from our broker and from Apache Kafka, and the faster one counts.
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -23,7 +24,7 @@ from confluent_kafka import Producer
 
 from benchmarks import loads, report
 from benchmarks.report import BARNABAS, Figure, Round
-from tests.peers import ROOT, BarnabasServer, KafkaServer, barnabas_command
+from tests.peers import ROOT, BarnabasServer, KafkaServer, MariaDbServer, PostgresServer, barnabas_command
 
 BY_HAND = "hand-written"
 PARTITIONS = 6
@@ -35,7 +36,7 @@ WIDE_SCHEMA = (
     "items: ARRAY<STRUCT<sku: STRING, count: INT, price: DECIMAL(10,2)>>, attributes: MAP<STRING, STRING>, note: STRING"
 )
 PIPELINE = """
-name: benchmark
+name: benchmark-${{JOB}}
 cluster: {{bootstrap_servers: "{address}"}}
 mode: batch
 sources:
@@ -44,11 +45,22 @@ sources:
     schema: "{schema}"
 {transforms}
 sinks:
-  - name: lake
-    kind: lake
+  - name: sink
     from: {view}
-    path: ${{PLACE}}/lake
+{sink}
+"""
+LAKE = """
+    kind: lake
+    path: ${PLACE}/lake
     time: at
+"""
+TABLE = """
+    kind: database
+    url: "{url}"
+    table: "by_pipeline_${{JOB}}"
+    mode: upsert
+    key: [id]
+    create: true
 """
 
 
@@ -84,16 +96,18 @@ class Work(NamedTuple):
     job_goal: float
     command_goal: float | None
     sql: str | None = None
+    database: str | None = None
+    """The server whose table gets the rows, instead of a lake."""
 
     @property
     def topic(self) -> str:
         return f"{self.value.__name__}-{self.records}"
 
-    def pipeline(self, address: str) -> str:
+    def pipeline(self, address: str, url: str | None) -> str:
         transforms = "" if self.sql is None else f'transforms:\n  - {{name: chosen, sql: "{self.sql}"}}'
         return PIPELINE.format(
             address=address, topic=self.topic, schema=self.schema, transforms=transforms,
-            view="clicks" if self.sql is None else "chosen",
+            view="clicks" if self.sql is None else "chosen", sink=LAKE if url is None else TABLE.format(url=url),
         )  # fmt: skip
 
 
@@ -104,6 +118,8 @@ WORKS = (
         "sql", "JSON of 75 B through SQL", 5_000_000, small, SMALL_SCHEMA, 1.8, None,
         "SELECT id, upper(user) AS user, amount * 2 AS twice, at FROM clicks WHERE amount > 50",
     ),
+    Work("mariadb", "JSON of 75 B into MariaDB", 1_000_000, small, SMALL_SCHEMA, 1.3, None, None, "mariadb"),
+    Work("postgresql", "JSON of 75 B into PostgreSQL", 1_000_000, small, SMALL_SCHEMA, 1.3, None, None, "postgresql"),
 )  # fmt: skip
 
 
@@ -119,8 +135,10 @@ def _below(times_faster: float | None) -> float | None:
 
 
 class Bench:
-    def __init__(self, ours: str, kafka: str, scratch: Path) -> None:
+    def __init__(self, ours: str, kafka: str, databases: Mapping[str, str], scratch: Path) -> None:
+        """`databases` are URLs by the names of servers."""
         self._addresses = {"ours": ours, "kafka": kafka}
+        self._databases = databases
         self._scratch = scratch
         self._runs = 0
 
@@ -130,10 +148,10 @@ class Bench:
             _produce(address, work)
 
     def by_pipeline(self, work: Work) -> dict[str, float]:
-        text = work.pipeline(self._addresses["ours"])
+        text = work.pipeline(self._addresses["ours"], self._url(work))
         place = self._place()
         file = place / "pipeline.yaml"
-        file.write_text(text.replace("${PLACE}", str(place)))
+        file.write_text(text.replace("${PLACE}", str(place)).replace("${JOB}", place.name))
         command = _seconds(barnabas_command("pipeline", "run", str(file)))
         jobs = _measured("benchmarks.by_pipeline", text=text, place=str(self._place()), jobs=2)
         return _named(work, command, jobs)
@@ -143,12 +161,16 @@ class Bench:
         best: dict[str, float] = {}
         for address in self._addresses.values():
             arguments = {"address": address, "topic": work.topic, "schema": work.schema, "sql": work.sql}
+            arguments["database"] = self._url(work)
             alone = json.dumps({**arguments, "place": str(self._place() / "rows")})
             command = _seconds([sys.executable, "-m", "benchmarks.by_hand", alone])
             jobs = _measured("benchmarks.by_hand", **arguments, place=str(self._place() / "rows"), jobs=2)
             found = _named(work, command, jobs)
             best = {name: min(seconds, best.get(name, seconds)) for name, seconds in found.items()}
         return best
+
+    def _url(self, work: Work) -> str | None:
+        return None if work.database is None else self._databases[work.database]
 
     def _place(self) -> Path:
         for old in self._scratch.glob("run-*"):
@@ -157,6 +179,12 @@ class Bench:
         place = self._scratch / f"run-{self._runs}"
         place.mkdir()
         return place
+
+
+_DATABASES: Mapping[str, Callable[[Path], MariaDbServer | PostgresServer]] = {
+    "mariadb": lambda scratch: MariaDbServer(scratch / "mariadb"),
+    "postgresql": lambda scratch: PostgresServer(),
+}
 
 
 def _named(work: Work, command: float, jobs: dict[str, float]) -> dict[str, float]:
@@ -212,7 +240,12 @@ def main() -> None:
         with ExitStack() as stack:
             ours = stack.enter_context(BarnabasServer(scratch / "broker"))
             kafka = stack.enter_context(KafkaServer(scratch / "kafka"))
-            bench = Bench(ours.address, kafka.address, scratch)
+            databases = dict[str, str]()
+            for name in {work.database for work in works if work.database}:
+                server = _DATABASES[name](scratch)
+                stack.enter_context(server)
+                databases[name] = server.url
+            bench = Bench(ours.address, kafka.address, databases, scratch)
             for topic in {work.topic: work for work in works}.values():
                 bench.fill(topic)
             for number in range(1 if options.quick else options.rounds):

@@ -39,6 +39,7 @@ KAFKA_JARS = ROOT / ".peers" / f"kafka-{KAFKA_VERSION}"
 STREAMS_JARS = ROOT / ".peers" / f"kafka-streams-{KAFKA_VERSION}"
 SPARK_CONNECTOR_JARS = ROOT / ".peers" / "spark-connector-4.2.0"
 DELTA_JARS = ROOT / ".peers" / "delta-4.2.0"
+JDBC_JARS = ROOT / ".peers" / "jdbc-drivers"
 KAFKAJS = ROOT / ".peers" / "kafkajs" / "node_modules"
 GO = ROOT / ".peers" / "go"
 JAVA_CLASSES = ROOT / ".peers" / "java-classes"
@@ -75,6 +76,11 @@ def spark_connector_jars() -> list[Path]:
 def delta_jars() -> list[Path]:
     """The jars of Delta Lake, for `spark.jars`."""
     return fetched_jars("Delta Lake", DELTA_JARS)
+
+
+def jdbc_jars() -> list[Path]:
+    """The JDBC drivers of PostgreSQL and MySQL, for `spark.jars`."""
+    return fetched_jars("a JDBC driver", JDBC_JARS)
 
 
 def fetched_jars(what: str, directory: Path) -> list[Path]:

@@ -12,7 +12,17 @@ import pytest
 
 from barnabas.sync import Admin, Producer
 from tests import peers
-from tests.peers import DELTA_JARS, ROOT, SPARK_CONNECTOR_JARS, BarnabasServer, Broker, KafkaServer, MariaDbServer, java
+from tests.peers import (
+    DELTA_JARS,
+    ROOT,
+    SPARK_CONNECTOR_JARS,
+    BarnabasServer,
+    Broker,
+    KafkaServer,
+    MariaDbServer,
+    PostgresServer,
+    java,
+)
 from tests.spark import warm_daemon
 from tests.spark.quick import QUICK_DRIVER_JVM, QUICK_SPARK
 
@@ -101,6 +111,13 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDbServer]:
     """One server for all tests, which drop the tables that they need empty."""
     with MariaDbServer(tmp_path_factory.mktemp("mariadb") / "data") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgresServer]:
+    """One server for all tests, as with MariaDB."""
+    with PostgresServer() as server:
         yield server
 
 

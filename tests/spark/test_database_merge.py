@@ -15,10 +15,10 @@ from barnabas.spark.database.columns import RowColumn, row_columns
 from barnabas.spark.database.connections import Database, Session, TableName
 from barnabas.spark.database.merge import Notes, Target, merge
 from barnabas.spark.database.sink import DatabaseSettings, DatabaseSink, WriteMode
-from barnabas.spark.database.staging import Filled, StagingTask, create_staging
+from barnabas.spark.database.staging import ATTEMPT, POSITION, Filled, create_staging
+from barnabas.spark.database.staging_task import Staging
 from barnabas.spark.pipeline.errors import SinkError
 from barnabas.spark.pipeline.sinks import Batch, SinkContext
-from tests.peers import PostgresServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,11 +34,8 @@ def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     directory = tmp_path_factory.mktemp("databases")
     if request.param == "sqlite":
         yield Database.at(str(directory / "shop.db"))
-    elif request.param == "mariadb":
-        yield Database.at(request.getfixturevalue("mariadb").url)
     else:
-        with PostgresServer() as server:
-            yield Database.at(server.url)
+        yield Database.at(request.getfixturevalue(request.param).url)
 
 
 @pytest.fixture
@@ -56,10 +53,16 @@ def create_orders(session: Session, key: str = "") -> None:
     session.execute(f"CREATE TABLE orders (id BIGINT, status VARCHAR(20) {key})")
 
 
-def stage(database: Database, attempt: str, rows: Sequence[tuple[Any, ...]], task: int = 0) -> Filled:
+def stage(database: Database, attempt: int, rows: Sequence[tuple[Any, ...]], task: int = 0) -> Filled:
     batch = pa.RecordBatch.from_pylist([{"id": number, "status": status} for number, status in rows])
-    staging_task = StagingTask(database, STAGING, COLUMNS, ("id",), "write")
-    return Filled(task, attempt, staging_task.fill([batch], attempt))
+    return fill(Staging(database, STAGING, COLUMNS, ("id",)), [batch], attempt, task)
+
+
+def fill(staging: Staging, batches: Sequence[pa.RecordBatch], attempt: int = 1, task: int = 0) -> Filled:
+    with staging.writer(attempt, task) as writer:
+        for batch in batches:
+            writer.add(batch)
+    return Filled(**writer.written()[0])
 
 
 def by_offsets(number: int, start: int, end: int) -> Batch:
@@ -77,7 +80,7 @@ UPSERT = Target(ORDERS, ["id", "status"], ["id"])
 def test_rows_and_offsets_are_there_together(database: Database, session: Session) -> None:
     create_orders(session)
     notes = Notes(session, SINK)
-    filled = [stage(database, "a", [(1, "new"), (1, "new")]), stage(database, "b", [(2, "new")], task=1)]
+    filled = [stage(database, 1, [(1, "new"), (1, "new")]), stage(database, 2, [(2, "new")], task=1)]
     assert merge(notes, by_offsets(0, 0, 3), filled, STAGING, APPEND) == 3
     assert orders(session) == [(1, "new"), (1, "new"), (2, "new")]
     assert notes.offsets() == {("orders", 0): 3}
@@ -85,16 +88,16 @@ def test_rows_and_offsets_are_there_together(database: Database, session: Sessio
 
 def test_attempts_that_spark_does_not_count_leave_no_trace(database: Database, session: Session) -> None:
     create_orders(session)
-    stage(database, "died", [(1, "half")])
-    merge(Notes(session, SINK), by_offsets(0, 0, 1), [stage(database, "a", [(1, "whole")])], STAGING, APPEND)
+    stage(database, 8, [(1, "half")])
+    merge(Notes(session, SINK), by_offsets(0, 0, 1), [stage(database, 1, [(1, "whole")])], STAGING, APPEND)
     assert orders(session) == [(1, "whole")]
 
 
 def test_a_batch_that_is_done_is_not_merged_again(database: Database, session: Session) -> None:
     create_orders(session)
     notes = Notes(session, SINK)
-    for _ in range(2):
-        filled = [stage(database, f"a{_}", [(1, "new")])]
+    for number in range(2):
+        filled = [stage(database, number, [(1, "new")])]
         merged = merge(notes, by_offsets(0, 0, 1), filled, STAGING, APPEND)
     assert merged == 0
     assert orders(session) == [(1, "new")]
@@ -104,7 +107,7 @@ def test_a_batch_of_a_stateful_query_is_known_by_its_number(database: Database, 
     create_orders(session)
     notes = Notes(session, SINK)
     merged = [
-        merge(notes, Batch(number, query, {}, {}), [stage(database, f"{place}", [(1, "new")])], STAGING, APPEND)
+        merge(notes, Batch(number, query, {}, {}), [stage(database, place, [(1, "new")])], STAGING, APPEND)
         for place, (number, query) in enumerate([(0, "q"), (0, "q"), (1, "q"), (0, "another")])
     ]
     assert merged == [1, 0, 1, 1]
@@ -114,8 +117,8 @@ def test_a_batch_of_a_stateful_query_is_known_by_its_number(database: Database, 
 def test_a_run_that_was_overtaken_writes_nothing(database: Database, session: Session) -> None:
     create_orders(session)
     notes = Notes(session, SINK)
-    merge(notes, by_offsets(0, 0, 10), [stage(database, "a", [(1, "new")])], STAGING, APPEND)
-    late = [stage(database, "late", [(2, "new")])]
+    merge(notes, by_offsets(0, 0, 10), [stage(database, 1, [(1, "new")])], STAGING, APPEND)
+    late = [stage(database, 9, [(2, "new")])]
     with pytest.raises(SinkError, match="the sink has orders-0 up to offset 10, and batch 1 begins at 5: another run"):
         merge(notes, by_offsets(1, 5, 15), late, STAGING, APPEND)
     assert orders(session) == [(1, "new")]
@@ -123,7 +126,7 @@ def test_a_run_that_was_overtaken_writes_nothing(database: Database, session: Se
 
 def test_staged_rows_that_were_swept_away_meanwhile_stop_the_merge(database: Database, session: Session) -> None:
     create_orders(session)
-    filled = [stage(database, "a", [(1, "new"), (2, "new")])]
+    filled = [stage(database, 1, [(1, "new"), (2, "new")])]
     session.execute("DELETE FROM staged WHERE id = 2")
     with pytest.raises(SinkError, match="task 0 has staged 2 rows, and 1 are there"):
         merge(Notes(session, SINK), by_offsets(0, 0, 2), filled, STAGING, APPEND)
@@ -132,7 +135,7 @@ def test_staged_rows_that_were_swept_away_meanwhile_stop_the_merge(database: Dat
 
 def test_a_row_that_the_table_refuses_takes_the_whole_batch_back(database: Database, session: Session) -> None:
     create_orders(session, ", PRIMARY KEY (id)")
-    filled = [stage(database, "a", [(1, "new"), (1, "again")])]
+    filled = [stage(database, 1, [(1, "new"), (1, "again")])]
     with pytest.raises(SinkError, match=r"database .*: "), database.connected() as other:
         merge(Notes(other, SINK), by_offsets(0, 0, 2), filled, STAGING, APPEND)
     assert orders(session) == []
@@ -142,10 +145,10 @@ def test_a_row_that_the_table_refuses_takes_the_whole_batch_back(database: Datab
 def test_an_upsert_keeps_the_last_row_of_each_key(database: Database, session: Session) -> None:
     create_orders(session, ", PRIMARY KEY (id)")
     notes = Notes(session, SINK)
-    merge(notes, by_offsets(0, 0, 2), [stage(database, "a", [(1, "new"), (2, "new")])], STAGING, UPSERT)
+    merge(notes, by_offsets(0, 0, 2), [stage(database, 1, [(1, "new"), (2, "new")])], STAGING, UPSERT)
     tasks = [
-        stage(database, "c", [(1, "shipped")], task=1),
-        stage(database, "b", [(1, "paid"), (3, "new"), (3, "paid")]),
+        stage(database, 3, [(1, "shipped")], task=1),
+        stage(database, 2, [(1, "paid"), (3, "new"), (3, "paid")]),
     ]
     merge(notes, by_offsets(1, 2, 6), tasks, STAGING, UPSERT)
     assert orders(session) == [(1, "shipped"), (2, "new"), (3, "paid")]
@@ -153,7 +156,7 @@ def test_an_upsert_keeps_the_last_row_of_each_key(database: Database, session: S
 
 def test_an_upsert_of_nothing_but_the_key_keeps_one_row(database: Database, session: Session) -> None:
     create_orders(session, ", PRIMARY KEY (id)")
-    filled = [stage(database, "a", [(1, "new"), (1, "new")])]
+    filled = [stage(database, 1, [(1, "new"), (1, "new")])]
     merge(Notes(session, SINK), by_offsets(0, 0, 2), filled, STAGING, Target(ORDERS, ["id"], ["id"]))
     assert session.rows("SELECT id FROM orders") == [(1,)]
 
@@ -170,8 +173,7 @@ def test_an_upsert_by_the_latest_is_not_turned_back_by_a_late_row(database: Data
     ]
     for number, rows in enumerate(arriving):
         batch = pa.RecordBatch.from_pylist([dict(zip(("id", "status", "seen"), row)) for row in rows])
-        task = StagingTask(database, STAGING, columns, ("id",), "write")
-        filled = [Filled(0, f"a{number}", task.fill([batch], f"a{number}"))]
+        filled = [fill(Staging(database, STAGING, columns, ("id",)), [batch], attempt=number)]
         merge(notes, by_offsets(number, number, number + 1), filled, STAGING, target)
     assert session.rows("SELECT id, status, seen FROM orders ORDER BY id") == [(1, "sent", 5), (2, "new", 1)]
 
@@ -179,7 +181,7 @@ def test_an_upsert_by_the_latest_is_not_turned_back_by_a_late_row(database: Data
 def test_a_row_without_its_key_is_refused(database: Database, session: Session) -> None:
     create_orders(session, ", PRIMARY KEY (id)")
     with pytest.raises(SinkError, match="a row has no 'id', which is part of the key"):
-        stage(database, "a", [(None, "new")])
+        stage(database, 1, [(None, "new")])
 
 
 def test_keys_of_a_table_are_found(session: Session) -> None:
@@ -207,11 +209,10 @@ def test_values_of_every_type_come_back_as_they_were(database: Database, session
     row = dict(zip((column.name for column in columns), [*values, date(2026, 3, 1), east, moment.replace(tzinfo=None)]))
     for table in (STAGING, ORDERS):
         create_staging(session, table, columns, [])
-    task = StagingTask(database, STAGING, columns, (), "write")
     batch = pa.RecordBatch.from_pylist([row, dict.fromkeys(row)], arrow_schema(columns))
-    filled = [Filled(0, "a", task.fill([batch], "a"))]
+    filled = [fill(Staging(database, STAGING, columns), [batch])]
     names = [column.name for column in columns]
-    target = Target(ORDERS, ["barnabas_attempt", "barnabas_row", *names])
+    target = Target(ORDERS, [ATTEMPT, *POSITION, *names])
     merge(Notes(session, SINK), by_offsets(0, 0, 2), filled, STAGING, target)
     quoted = session.dialect.quoted_all(names)
     found, nothing = session.rows(f"SELECT {quoted} FROM orders ORDER BY barnabas_row")

@@ -66,8 +66,7 @@ def test_batches_arrive_once_with_their_offsets_and_leave_nothing_staged(
     assert again.write(numbered(spark, 0, 0), by_offsets(2, 15, 20)).rows == 0
     assert again.done_offsets() == {("orders", 0): 20}
     assert execute(shop, "SELECT * FROM orders ORDER BY id") == [(number, number % 3) for number in range(15)]
-    (staging,) = execute(shop, "SELECT name FROM sqlite_master WHERE name LIKE 'barnabas_staging%' AND type = 'table'")
-    assert execute(shop, f"SELECT count(*) FROM {staging[0]}") == [(0,)]
+    assert execute(shop, "SELECT name FROM sqlite_master WHERE name LIKE 'barnabas_staging%'") == []
 
 
 def test_an_upsert_makes_its_table_with_the_key(

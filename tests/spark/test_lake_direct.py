@@ -14,6 +14,7 @@ import pytest
 from fastavro import parse_schema, schemaless_writer
 
 from barnabas.spark.direct import task
+from barnabas.spark.direct.hour_files import HourFilesTarget
 from barnabas.spark.lake.reading import read_lake
 from barnabas.spark.pipeline.failures import UnreadableRecord
 from tests.peers import Broker
@@ -215,7 +216,7 @@ def test_what_a_dead_attempt_leaves_is_never_committed(
     monkeypatch.setattr("barnabas.spark.direct.job.in_tasks", in_tasks)
     bench.run(PIPELINE, TOPIC=topic, NAME="lake", MODE="available-now")
     (load,) = [load for load in seen if load.target is not None]
-    assert load.target is not None
+    assert isinstance(load.target, HourFilesTarget)
     assert not Path(load.target.directory).exists()
     list(load.run(0, attempt=99))
     assert list(Path(load.target.directory).glob("**/*.parquet"))

@@ -5,7 +5,7 @@ A URL is `mysql://user@host:port/name`, `postgresql://...`, `sqlite:///path`, or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -72,14 +72,14 @@ class Database:
         return self.dialect is not SQLITE or Path(self.url.removeprefix("sqlite://")).exists()
 
     @contextmanager
-    def connected(self) -> Iterator[Session]:
+    def connected(self, *, for_loading: bool = False) -> Iterator[Session]:
         """A connection of its own; whatever the database complains about becomes a SinkError."""
         try:
             driver = import_module(self.dialect.driver)
         except ImportError:
             raise SinkError(f"{self.dialect.name} is reached with {self.dialect.driver}: install it") from None
         try:
-            with closing(self.dialect.connect(self.url, self.password)) as connection:
+            with closing(self.dialect.connect(self.url, self.password, for_loading)) as connection:
                 yield Session(self.dialect, connection)
         except driver.Error as error:
             raise SinkError(f"database {self.label}: {self.dialect.explained(error)}") from error
@@ -102,6 +102,11 @@ class Session:
         with closing(self.connection.cursor()) as cursor:
             cursor.executemany(statement, rows)
 
+    def execute_text(self, statement: bytes) -> None:
+        """A statement that holds its values, and in which a percent sign is nothing but itself."""
+        with closing(self.connection.cursor()) as cursor:
+            cursor.execute(statement)
+
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with closing(self.connection.cursor()) as cursor:
             cursor.execute(statement, tuple(values))
@@ -119,17 +124,25 @@ class Session:
                 self.execute("ROLLBACK")
             raise
 
+    def limit_lock_wait(self) -> None:
+        if self.dialect.limit_lock_wait:
+            self.execute(self.dialect.limit_lock_wait)
+
+    def tables(self, prefix: str) -> list[TableName]:
+        """Those whose names begin so."""
+        return [TableName(None, name) for (name,) in self._catalog(self.dialect.tables, {"prefix": prefix})]
+
     def columns(self, table: TableName) -> list[TableColumn]:
         """None at all if the table is not there."""
         return [
             TableColumn(name, declared, bool(is_required), self.dialect.accepts(declared))
-            for name, declared, is_required in self._catalog(self.dialect.columns, table)
+            for name, declared, is_required in self._catalog(self.dialect.columns, _named(table))
         ]
 
     def unique_keys(self, table: TableName) -> list[frozenset[str]]:
         """The columns of each index that lets a key in once."""
         keys: dict[str, set[str]] = {}
-        for index, column in self._catalog(self.dialect.unique_columns, table):
+        for index, column in self._catalog(self.dialect.unique_columns, _named(table)):
             keys.setdefault(index, set()).add(column)
         return [frozenset(columns) for columns in keys.values()]
 
@@ -137,7 +150,11 @@ class Session:
         parts = [table.schema, table.name] if table.schema else [table.name]
         return ".".join(map(self.dialect.quoted, parts))
 
-    def _catalog(self, statement: str, table: TableName) -> list[tuple[Any, ...]]:
+    def _catalog(self, statement: str, values: Mapping[str, str | None]) -> list[tuple[Any, ...]]:
         with closing(self.connection.cursor()) as cursor:
-            cursor.execute(statement, {"schema": table.schema, "table": table.name})
+            cursor.execute(statement, values)
             return list(cursor.fetchall())
+
+
+def _named(table: TableName) -> dict[str, str | None]:
+    return {"schema": table.schema, "table": table.name}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -21,6 +20,8 @@ Connection = Any
 LOCK_WAIT_S = 60
 """How long a task waits for others that write to the same SQLite file."""
 CONNECT_TIMEOUT_S = 20
+DROP_WAIT_S = 5
+"""How long the driver waits for a task that still writes to a table that is to be dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,29 +31,35 @@ class Dialect:
     name: str
     driver: str
     """The module of the driver, which is also the package to install."""
-    connect: Callable[[str, str | None], Connection]
-    """From the sink's URL and a password that is not in it."""
+    connect: Callable[[str, str | None, bool], Connection]
+    """From the sink's URL, a password that is not in it, and whether it is for loading rows."""
     quote: str
     mark: str
     """The placeholder of a value."""
     begin: str
     lock: str
     """What makes a SELECT hold the rows that it found until the transaction ends."""
+    limit_lock_wait: str
+    """Makes statements of the connection fail that wait for a lock for more than DROP_WAIT_S."""
     types: Mapping[str, str]
     """What a new column is declared as, by Spark's word for its type."""
     key_types: Mapping[str, str]
     """The same for columns of a key, where it differs."""
     table_options: str
+    staging_table: str
+    """What stands after CREATE for a table that need not survive a crash of the database."""
     accepts: Callable[[str], frozenset[Kind]]
     """The kinds that a column takes without a cast, by its declared type."""
     columns: str
     """Name, declared type, and whether a value is required, of each column of the table `schema`, `table`."""
+    tables: str
+    """The names of the tables that begin with `prefix`."""
     unique_columns: str
     """Index and column, for each column of each unique index of the table."""
     replace: Callable[[Update], str]
     """What follows an INSERT so that rows replace those with the same key."""
-    adapt: Mapping[Kind, Callable[[Any], Any]]
-    """What makes a Python value one that the driver takes, where it does not."""
+    replaces_in_order: bool
+    """Whether an INSERT may do so several times for one key, row by row: else it gets one row of each key."""
     complaints: Mapping[str | int, str]
     """What an error means, by its number, SQLSTATE or a part of its message."""
 
@@ -114,13 +121,13 @@ def _on_duplicate_key(update: Update) -> str:
     return f" ON DUPLICATE KEY UPDATE {changes}"
 
 
-def _sqlite(url: str, _password: str | None) -> Connection:
+def _sqlite(url: str, _password: str | None, _for_loading: bool) -> Connection:
     connection = sqlite3.connect(url.removeprefix("sqlite://"), timeout=LOCK_WAIT_S, isolation_level=None)
     connection.execute("PRAGMA synchronous = FULL")
     return connection
 
 
-def _mysql(url: str, password: str | None) -> Connection:
+def _mysql(url: str, password: str | None, for_loading: bool) -> Connection:
     import pymysql
     from pymysql.constants import CLIENT
 
@@ -131,13 +138,16 @@ def _mysql(url: str, password: str | None) -> Connection:
         charset="utf8mb4",
         autocommit=True,
         client_flag=CLIENT.FOUND_ROWS,
-        # Without strict mode a value that does not fit is cut, and nobody is told.
-        init_command="SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES'), time_zone = '+00:00'",
+        # Without strict mode a value that does not fit is cut. Texts are escaped by backslashes.
+        init_command="SET SESSION sql_mode = CONCAT(REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', ''),"
+        " ',STRICT_ALL_TABLES'), time_zone = '+00:00', max_error_count = 64",
+        # A server may ask a client that allows it for any file, so only tasks that load rows do.
+        local_infile=for_loading,
         connect_timeout=CONNECT_TIMEOUT_S,
     )
 
 
-def _postgresql(url: str, password: str | None) -> Connection:
+def _postgresql(url: str, password: str | None, _for_loading: bool) -> Connection:
     import psycopg
 
     place = urlsplit(url)
@@ -202,15 +212,6 @@ _POSTGRESQL_ACCEPTS = {
 }
 
 
-def _sortable(value: datetime) -> str:
-    """Text of one width, in UTC, that SQLite's own functions of time understand."""
-    return (value.astimezone(UTC) if value.tzinfo else value).isoformat(sep=" ", timespec="microseconds")
-
-
-def _utc_without_zone(value: datetime) -> datetime:
-    return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
-
-
 SQLITE = Dialect(
     name="SQLite",
     driver="sqlite3",
@@ -219,6 +220,7 @@ SQLITE = Dialect(
     mark="?",
     begin="BEGIN IMMEDIATE",
     lock="",
+    limit_lock_wait="",
     types={
         "boolean": "BOOLEAN",
         "tinyint": "INTEGER",
@@ -236,14 +238,16 @@ SQLITE = Dialect(
     },
     key_types={},
     table_options="",
+    staging_table="TABLE",
     accepts=_sqlite_accepts,
     columns='SELECT name, type, "notnull" AND dflt_value IS NULL'
     " FROM pragma_table_info(:table, coalesce(:schema, 'main')) ORDER BY cid",
+    tables="SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, length(:prefix)) = :prefix",
     unique_columns="SELECT found.name, held.name FROM pragma_index_list(:table) AS found"
     ' JOIN pragma_index_info(found.name) AS held WHERE found."unique" AND NOT found.partial'
     " UNION ALL SELECT '', name FROM pragma_table_info(:table, coalesce(:schema, 'main')) WHERE pk > 0",
     replace=_on_conflict,
-    adapt={Kind.DECIMAL: str, Kind.DATE: date.isoformat, Kind.TIMESTAMP: _sortable},
+    replaces_in_order=False,
     complaints={
         "readonly": "the file or its directory is read-only",
         "is full": "free some space, or move the database",
@@ -262,6 +266,7 @@ MYSQL = Dialect(
     mark="%s",
     begin="START TRANSACTION",
     lock=" FOR UPDATE",
+    limit_lock_wait=f"SET SESSION lock_wait_timeout = {DROP_WAIT_S}",
     types={
         "boolean": "BOOLEAN",
         "tinyint": "TINYINT",
@@ -280,15 +285,19 @@ MYSQL = Dialect(
     key_types={"string": "VARCHAR(255)", "binary": "VARBINARY(255)"},
     # Keys that differ in case alone are two keys, as they are in Spark.
     table_options=" ENGINE InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+    staging_table="TABLE",
     accepts=lambda declared: _MYSQL_ACCEPTS.get(declared.lower(), _ALL),
     columns="SELECT column_name, data_type,"
     " is_nullable = 'NO' AND column_default IS NULL AND extra NOT LIKE '%%auto_increment%%'"
     " FROM information_schema.columns WHERE table_name = %(table)s"
     " AND table_schema = coalesce(%(schema)s, database()) ORDER BY ordinal_position",
+    tables="SELECT table_name FROM information_schema.tables WHERE table_schema = database()"
+    " AND substr(table_name, 1, length(%(prefix)s)) = %(prefix)s",
     unique_columns="SELECT index_name, column_name FROM information_schema.statistics WHERE non_unique = 0"
     " AND table_name = %(table)s AND table_schema = coalesce(%(schema)s, database())",
     replace=_on_duplicate_key,
-    adapt={Kind.TIMESTAMP: _utc_without_zone},
+    # MariaDB merges 150,000 rows in 2.1 s so, and in 3.6 s if they are ranked before.
+    replaces_in_order=True,
     complaints={
         1021: "free some space on the server",
         1114: "free some space on the server",
@@ -310,6 +319,7 @@ POSTGRESQL = Dialect(
     mark="%s",
     begin="BEGIN",
     lock=" FOR UPDATE",
+    limit_lock_wait=f"SET lock_timeout = '{DROP_WAIT_S}s'",
     types={
         "boolean": "BOOLEAN",
         "tinyint": "SMALLINT",
@@ -327,18 +337,20 @@ POSTGRESQL = Dialect(
     },
     key_types={},
     table_options="",
+    staging_table="UNLOGGED TABLE",
     accepts=lambda declared: _POSTGRESQL_ACCEPTS.get(declared.lower(), _ALL),
     columns="SELECT column_name, data_type,"
     " is_nullable = 'NO' AND column_default IS NULL AND is_identity = 'NO' AND is_generated = 'NEVER'"
     " FROM information_schema.columns WHERE table_name = %(table)s"
     " AND table_schema = coalesce(%(schema)s, current_schema()) ORDER BY ordinal_position",
+    tables="SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND starts_with(tablename, %(prefix)s)",
     unique_columns="SELECT found.indexrelid::text, held.attname FROM pg_index found"
     " JOIN pg_class c ON c.oid = found.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
     " JOIN pg_attribute held ON held.attrelid = c.oid AND held.attnum = ANY(found.indkey)"
     " WHERE found.indisunique AND found.indpred IS NULL AND c.relname = %(table)s"
     " AND n.nspname = coalesce(%(schema)s, current_schema())",
     replace=_on_conflict,
-    adapt={},
+    replaces_in_order=False,
     complaints={
         "53100": "free some space on the server",
         "25006": "the server is read-only",

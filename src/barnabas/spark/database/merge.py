@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from barnabas.spark.database.connections import Session, TableName
 from barnabas.spark.database.dialects import Update
-from barnabas.spark.database.staging import ATTEMPT, ROW, Filled
+from barnabas.spark.database.staging import ATTEMPT, POSITION, Filled
 from barnabas.spark.pipeline.errors import SinkError
 from barnabas.spark.pipeline.place import Place
 from barnabas.spark.pipeline.sinks import Batch, Offsets
@@ -95,37 +95,40 @@ class Target:
 def merge(notes: Notes, batch: Batch, filled: Sequence[Filled], staging: TableName, target: Target) -> int:
     """Make what these attempts have staged, and the end of the batch, visible together; the rows of the batch."""
     session = notes.session
-    statement = _insert(session, target, staging)
-    count = f"SELECT count(*) FROM {session.quoted(staging)} WHERE {ATTEMPT} = {session.dialect.mark}"
+    attempts = [one for one in filled if one.rows]
+    chosen = f"{session.quoted(staging)} WHERE {ATTEMPT} IN ({', '.join(str(one.attempt) for one in attempts)})"
     with session.transaction():
         if notes.is_done(batch):
             return 0
-        # In the order of the tasks, so that of several rows with one key the last one of the topic stays.
-        for one in sorted(filled, key=lambda one: one.task):
-            ((staged,),) = session.rows(count, [one.attempt])
-            if staged != one.rows:
-                raise SinkError(
-                    f"task {one.task} has staged {one.rows} rows, and {staged} are there: is another run at work?"
-                    " Nothing was written"
-                )
-            session.execute(statement, [one.attempt])
+        if attempts:
+            counts = dict(session.rows(f"SELECT {ATTEMPT}, count(*) FROM {chosen} GROUP BY {ATTEMPT}"))
+            for one in attempts:
+                staged = counts.get(one.attempt, 0)
+                if staged != one.rows:
+                    raise SinkError(
+                        f"task {one.task} has staged {one.rows} rows, and {staged} are there: is another run at work?"
+                        " Nothing was written"
+                    )
+            session.execute(_insert(session, target, chosen))
         notes.set_done(batch)
-    return sum(one.rows for one in filled)
+    return sum(one.rows for one in attempts)
 
 
-def _insert(session: Session, target: Target, staging: TableName) -> str:
-    """The statement that moves the rows of one attempt."""
+def _insert(session: Session, target: Target, chosen: str) -> str:
+    """The statement that moves the chosen rows. Of several rows with one key the last one of the topic stays."""
     dialect = session.dialect
-    table, staged, names = session.quoted(target.table), session.quoted(staging), dialect.quoted_all(target.columns)
-    insert, chosen = f"INSERT INTO {table} ({names}) SELECT {names} FROM", f"{staged} WHERE {ATTEMPT} = {dialect.mark}"
+    table, names = session.quoted(target.table), dialect.quoted_all(target.columns)
+    insert, in_order = f"INSERT INTO {table} ({names}) SELECT {names} FROM", f"{chosen} ORDER BY {', '.join(POSITION)}"
     if not target.key:
-        return f"{insert} {chosen} ORDER BY {ROW}"
+        return f"{insert} {in_order}"
     latest = dialect.quoted(target.latest_by) if target.latest_by else None
-    order = f"{latest} IS NULL, {latest} DESC, {ROW} DESC" if latest else f"{ROW} DESC"
-    ranked = (
-        f"SELECT {names}, row_number() OVER (PARTITION BY {dialect.quoted_all(target.key)} ORDER BY {order})"
-        f" AS barnabas_rank FROM {chosen}"
-    )
     others = [name for name in target.columns if name not in target.key]
     update = Update(table, [*map(dialect.quoted, target.key)], [*map(dialect.quoted, others)], latest)
+    if dialect.replaces_in_order:
+        return f"{insert} {in_order}{dialect.replace(update)}"
+    order = [*([f"{latest} IS NULL", f"{latest} DESC"] if latest else []), *(f"{name} DESC" for name in POSITION)]
+    ranked = (
+        f"SELECT {names}, row_number() OVER (PARTITION BY {dialect.quoted_all(target.key)} ORDER BY {', '.join(order)})"
+        f" AS barnabas_rank FROM {chosen}"
+    )
     return f"{insert} ({ranked}) AS ranked WHERE barnabas_rank = 1{dialect.replace(update)}"

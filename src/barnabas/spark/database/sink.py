@@ -16,9 +16,7 @@ changed nothing; whatever dies after it finds the batch done.
 from __future__ import annotations
 
 import os
-import re
-import uuid
-import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -28,18 +26,19 @@ from barnabas.spark.database.connections import Database, Session, TableName
 from barnabas.spark.database.dialects import SQLITE
 from barnabas.spark.database.merge import Notes, Target, merge
 from barnabas.spark.database.staging import (
-    FILLED_SCHEMA,
-    Filled,
-    StagingTask,
+    ORIGIN,
     create_staging,
-    staging_name,
-    sweep,
+    drop_staging,
+    new_staging,
+    staging_prefix,
 )
+from barnabas.spark.direct.rows import DirectRows
 from barnabas.spark.pipeline.errors import SinkError
 from barnabas.spark.pipeline.sinks import NOTHING, ORIGIN_COLUMNS, Batch, Offsets, SinkContext, SinkKind, Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 class WriteMode(StrEnum):
@@ -79,11 +78,11 @@ class DatabaseSink:
         self._settings = settings
         self._key = f"{context.pipeline}/{context.sink}"
         self._table = TableName.parse(settings.table)
-        self._staging = staging_name(self._key)
         self._database = Database.at(settings.url)
-        self._staged_columns: tuple[RowColumn, ...] | None = None
+        self._spark: SparkSession | None = None
 
     def prepare(self, spark: SparkSession) -> None:
+        self._spark = spark
         self._find_password()
         master = spark.sparkContext.master or ""
         if self._database.dialect is SQLITE and not master.startswith("local"):
@@ -95,7 +94,7 @@ class DatabaseSink:
             notes = Notes(session, self._key)
             notes.create()
             notes.probe()
-            session.execute(f"DROP TABLE IF EXISTS {session.quoted(self._staging)}")
+            left_behind = session.tables(staging_prefix(self._key))
             existing = session.columns(self._table)
             if existing:
                 self._check_key(session, {column.name for column in existing})
@@ -103,7 +102,7 @@ class DatabaseSink:
                 raise SinkError(
                     f"there is no table '{self._table}' in {self._database.label}: create it, or say `create: true`"
                 )
-        self._staged_columns = None
+        drop_staging(self._database, left_behind)
 
     def look(self, spark: SparkSession) -> Offsets | None:
         self._find_password()
@@ -117,22 +116,42 @@ class DatabaseSink:
         with self._database.connected() as session:
             return Notes(session, self._key).offsets() or None
 
-    def write(self, frame: DataFrame, batch: Batch) -> Written:
+    def direct_obstacle(self, columns: Collection[str]) -> str | None:
+        if self._settings.key and not set(ORIGIN) <= set(columns):
+            return f"an upsert finds the last row of a key by {', '.join(ORIGIN)}, which the rows lack"
+        return None
+
+    def write(self, rows: DataFrame | DirectRows, batch: Batch) -> Written:
+        from barnabas.spark.database.staging_job import explained, stage, stage_direct
+        from barnabas.spark.database.staging_task import Staging
+
         with self._database.connected() as session:
             with session.transaction():
                 if Notes(session, self._key).is_done(batch):
                     return NOTHING
-            columns = self._fitting(session, frame)
-        filled = self._stage(frame, columns)
-        names = [column.name for column in columns]
-        target = Target(self._table, names, self._settings.key, self._settings.latest_by)
-        with self._database.connected() as session:
-            rows = merge(Notes(session, self._key), batch, filled, self._staging, target)
-            sweep(session, self._staging)
-        return Written(rows)
+            columns = self._fitting(session, rows.schema)
+            table = new_staging(self._key)
+            create_staging(session, table, columns, self._settings.key)
+        try:
+            staging = Staging(self._database, table, columns, self._settings.key, sorted(batch.end))
+            with explained(self._table):
+                if isinstance(rows, DirectRows):
+                    filled = stage_direct(self._prepared(), rows, batch, staging)
+                else:
+                    filled = stage(rows, staging)
+            names = [column.name for column in columns]
+            target = Target(self._table, names, self._settings.key, self._settings.latest_by)
+            with self._database.connected() as session:
+                return Written(merge(Notes(session, self._key), batch, filled, table, target))
+        finally:
+            drop_staging(self._database, [table])
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        self._spark = None
+
+    def _prepared(self) -> SparkSession:
+        assert self._spark is not None, "prepare comes first"
+        return self._spark
 
     def _find_password(self) -> None:
         variable = self._settings.password_env
@@ -153,11 +172,17 @@ class DatabaseSink:
                 " which an upsert by this key needs"
             )
 
-    def _fitting(self, session: Session, frame: DataFrame) -> tuple[RowColumn, ...]:
+    def _fitting(self, session: Session, schema: StructType) -> tuple[RowColumn, ...]:
         """The columns of the rows that go into the table, which is made if it is not there and may be."""
         existing = session.columns(self._table)
         held = {column.name for column in existing}
-        columns = row_columns([pair for pair in frame.dtypes if pair[0] not in ORIGIN_COLUMNS or pair[0] in held])
+        columns = row_columns(
+            [
+                (field.name, field.dataType.simpleString())
+                for field in schema
+                if field.name not in ORIGIN_COLUMNS or field.name in held
+            ]
+        )
         names = [column.name for column in columns]
         for name in (*self._settings.key, *filter(None, [self._settings.latest_by])):
             if name not in names:
@@ -166,10 +191,6 @@ class DatabaseSink:
             self._create(session, columns)
         else:
             check_fit(str(self._table), existing, columns)
-        if columns != self._staged_columns:
-            session.execute(f"DROP TABLE IF EXISTS {session.quoted(self._staging)}")
-            create_staging(session, self._staging, columns, self._settings.key)
-            self._staged_columns = columns
         return columns
 
     def _create(self, session: Session, columns: tuple[RowColumn, ...]) -> None:
@@ -180,25 +201,6 @@ class DatabaseSink:
         session.execute(
             f"CREATE TABLE IF NOT EXISTS {session.quoted(self._table)} ({', '.join(declared)}){dialect.table_options}"
         )
-
-    def _stage(self, frame: DataFrame, columns: tuple[RowColumn, ...]) -> list[Filled]:
-        """Run the tasks; the attempts that Spark counts."""
-        from pyspark.errors import PythonException
-
-        names = ["`{}`".format(column.name.replace("`", "``")) for column in columns]
-        task = StagingTask(self._database, self._staging, columns, self._settings.key, uuid.uuid4().hex)
-        try:
-            with warnings.catch_warnings():
-                # mapInArrow looks whether pandas is there, and warns of what it does not use.
-                warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-                staged = frame.select(*names).mapInArrow(task, FILLED_SCHEMA)
-            found = staged.collect()
-        except PythonException as error:
-            told = re.search(rf"{SinkError.__module__}\.{SinkError.__name__}: (.+)", str(error))
-            if told is None:
-                raise
-            raise SinkError(f"table '{self._table}': {told[1]}") from error
-        return [Filled(row["task"], row["attempt"], row["rows"]) for row in found]
 
 
 KIND = SinkKind(DatabaseSettings, DatabaseSink)

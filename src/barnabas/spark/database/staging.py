@@ -1,119 +1,71 @@
-"""Rows on their way into a table: tasks fill them in by attempt, and they count only once the driver says so.
+"""Rows on their way into a table: tasks stage them by attempt, and they count only once the driver merges them.
 
-A staging table belongs to one sink. It has the columns of the rows, of the types that a new table would give them, and
-two more: the *attempt* that wrote the row, and the row's number in it. An attempt is named by the write that it belongs
-to, which is new each time, and by Spark's id of the task's attempt. So a task that Spark repeats, one that runs twice
-by speculation, and one that outlives its driver each write rows that nobody else's name is on. The driver learns from
-the tasks that Spark counts which attempts to merge; the others' rows are swept away, after the merge or when the sink
-is next prepared.
+Each write has a staging table of its own, which is dropped after the merge. It has the columns of the rows, of the
+types that a new table would give them, and numbers beside them: Spark's id of the task's *attempt*, and the row's
+position in the batch. A task that Spark repeats, and one that runs twice by speculation, stage rows under different
+attempts. The driver learns from the tasks that Spark counts which attempts to merge. What a task of another write still
+stages, after its driver has died, is in another table, which is dropped when the sink is next prepared.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import secrets
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from barnabas.spark.database.columns import RowColumn
 from barnabas.spark.database.connections import Database, Session, TableName
-from barnabas.spark.database.dialects import Dialect
 from barnabas.spark.pipeline.errors import SinkError
+from barnabas.spark.pipeline.sinks import OFFSET, PARTITION, TOPIC
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+log = logging.getLogger(__name__)
 
-ATTEMPT, ROW = "barnabas_attempt", "barnabas_row"
-CHUNK_ROWS = 5_000
-"""Rows of one transaction: so many that a commit costs little, so few that other tasks get their turn."""
+ATTEMPT = "barnabas_attempt"
+POSITION = ("barnabas_part", "barnabas_offset", "barnabas_row")
+"""Rows are in the order of these columns."""
+ORIGIN = (TOPIC, PARTITION, OFFSET)
+"""Columns of the rows that say which record they come from."""
 
 
-def staging_name(sink_key: str) -> TableName:
-    """Readable, unique and short enough for every database."""
+def staging_prefix(sink_key: str) -> str:
+    """What the names of a sink's staging tables begin with: readable, unique and short enough for every database."""
     digest = hashlib.sha256(sink_key.encode()).hexdigest()[:8]
-    return TableName(None, f"barnabas_staging_{re.sub(r'[^a-z0-9]+', '_', sink_key.lower())[:30]}_{digest}")
+    return f"barnabas_staging_{re.sub(r'[^a-z0-9]+', '_', sink_key.lower())[:30]}_{digest}"
+
+
+def new_staging(sink_key: str) -> TableName:
+    """The name of a staging table that no other write uses."""
+    return TableName(None, f"{staging_prefix(sink_key)}_{secrets.token_hex(3)}")
 
 
 def create_staging(session: Session, table: TableName, columns: Sequence[RowColumn], key: Sequence[str]) -> None:
     dialect = session.dialect
-    attempt = RowColumn(ATTEMPT, "string"), RowColumn(ROW, "bigint")
-    declared = [dialect.declared(column, is_key=True) for column in attempt]
+    declared = [dialect.declared(RowColumn(name, "bigint"), is_key=True) for name in (ATTEMPT, *POSITION)]
     # Columns of the key are declared as they are in a table of keys, or they would be compared differently here.
     declared += [dialect.declared(column, is_key=column.name in key) for column in columns]
     session.execute(
-        f"CREATE TABLE {session.quoted(table)} ({', '.join(declared)},"
-        f" PRIMARY KEY ({dialect.quoted_all([ATTEMPT, ROW])})){dialect.table_options}"
+        f"CREATE {dialect.staging_table} {session.quoted(table)} ({', '.join(declared)}){dialect.table_options}"
     )
+
+
+def drop_staging(database: Database, tables: Iterable[TableName]) -> None:
+    """Drop staging tables; one that a task still writes to is left until the sink is next prepared."""
+    for table in tables:
+        try:
+            with database.connected() as session:
+                session.limit_lock_wait()
+                session.execute(f"DROP TABLE IF EXISTS {session.quoted(table)}")
+        except SinkError as problem:
+            log.warning("staging table %s is not dropped before the next run: %s", table, problem)
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """What a task tells the driver when it is done."""
+    """What a task returns to the driver."""
 
     task: int
-    attempt: str
+    attempt: int
     rows: int
-
-
-FILLED_SCHEMA = "task int, attempt string, rows bigint"
-
-
-@dataclass(frozen=True, slots=True)
-class StagingTask:
-    """What runs in each task: a function from the task's Arrow batches to one row that tells what it has staged."""
-
-    database: Database
-    table: TableName
-    columns: tuple[RowColumn, ...]
-    key: tuple[str, ...]
-    write_id: str
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None
-        attempt = f"{self.write_id}-{context.taskAttemptId()}"
-        rows = self.fill(batches, attempt)
-        yield pa.RecordBatch.from_pylist(
-            [{"task": context.partitionId(), "attempt": attempt, "rows": rows}],
-            pa.schema([("task", pa.int32()), ("attempt", pa.string()), ("rows", pa.int64())]),
-        )
-
-    def fill(self, batches: Iterable[pa.RecordBatch], attempt: str) -> int:
-        """Stage the rows under the attempt's name, and count them."""
-        filled = 0
-        with self.database.connected() as session:
-            names = [ATTEMPT, ROW, *(column.name for column in self.columns)]
-            statement = (
-                f"INSERT INTO {session.quoted(self.table)} ({session.dialect.quoted_all(names)})"
-                f" VALUES ({session.dialect.marks(len(names))})"
-            )
-            for batch in batches:
-                for begin in range(0, batch.num_rows, CHUNK_ROWS):
-                    chunk = batch.slice(begin, CHUNK_ROWS)
-                    values = self._values(chunk, session.dialect)
-                    numbers = range(filled, filled + chunk.num_rows)
-                    with session.transaction():
-                        session.execute_many(statement, list(zip([attempt] * chunk.num_rows, numbers, *values)))
-                    filled += chunk.num_rows
-        return filled
-
-    def _values(self, batch: pa.RecordBatch, dialect: Dialect) -> list[list[Any]]:
-        """The values of each column, as the database's driver takes them."""
-        found = []
-        for column in self.columns:
-            array = batch.column(column.name)
-            if column.name in self.key and array.null_count:
-                raise SinkError(f"a row has no '{column.name}', which is part of the key")
-            values = array.to_pylist()
-            adapt = dialect.adapt.get(column.kind)
-            found.append([None if value is None else adapt(value) for value in values] if adapt else values)
-        return found
-
-
-def sweep(session: Session, table: TableName) -> None:
-    """Remove whatever is staged, by whoever."""
-    session.execute(f"DELETE FROM {session.quoted(table)}")

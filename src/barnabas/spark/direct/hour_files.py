@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
 
 import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
-from pyarrow.fs import FileSystem
+from pyarrow.fs import FileSystem, LocalFileSystem
 
-from barnabas.spark.lake.hours import FIRST_HOUR, LAST_HOUR
+from barnabas.spark.direct.task import Piece
+from barnabas.spark.lake.hours import FIRST_HOUR, LAST_HOUR, NO_VALUE
 from barnabas.spark.pipeline.sinks import OFFSET
 
 SPLIT_BYTES = 16 << 20
@@ -178,6 +181,61 @@ class HourFiles:
         writer.close()
         file.size = self._fs.get_file_info(file.path).size
         self._done.append(file)
+
+
+@dataclass(frozen=True, slots=True)
+class HourFilesTarget:
+    """Files of hours under a directory, for tasks of the direct path."""
+
+    directory: str
+    """An absolute path of the file system, which no other load uses."""
+    schema: pyarrow.Schema
+    time_column: str
+    codec: str
+    max_records_per_file: int
+    fields: ClassVar[pyarrow.Schema] = pyarrow.schema(
+        [
+            ("path", pyarrow.string()),
+            ("range_index", pyarrow.int32()),
+            ("hour", pyarrow.int64()),
+            ("number", pyarrow.int32()),
+            ("rows", pyarrow.int64()),
+            ("size", pyarrow.int64()),
+            ("latest_ms", pyarrow.int64()),
+        ]
+    )
+
+    @contextmanager
+    def open(self, piece: Piece, attempt: int) -> Iterator[HourFilesWriter]:
+        name = f"part-{piece.number:05}-{attempt:08x}"
+
+        def place(hour: int | None, number: int, suffix: str) -> str:
+            hour_name = NO_VALUE if hour is None else hour
+            directory = f"{self.directory}/lake_range={piece.range_index}/lake_hour={hour_name}"
+            return f"{directory}/{name}-c{number:03}{suffix}"
+
+        files = HourFiles(
+            LocalFileSystem(), place, self.schema, self.time_column, self.codec, self.max_records_per_file
+        )
+        try:
+            writer = HourFilesWriter(files, piece.range_index)
+            yield writer
+            writer.done = files.finish()
+        finally:
+            files.abandon()
+
+
+@dataclass(slots=True)
+class HourFilesWriter:
+    files: HourFiles
+    range_index: int
+    done: list[WrittenFile] = field(default_factory=list)
+
+    def add(self, rows: pyarrow.RecordBatch) -> None:
+        self.files.add(rows)
+
+    def written(self) -> list[Mapping[str, Any]]:
+        return [{"range_index": self.range_index, **asdict(file)} for file in self.done]
 
 
 def repetitive(table: pyarrow.Table) -> list[str]:

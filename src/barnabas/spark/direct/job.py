@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.spark.direct.rows import DirectRows
-from barnabas.spark.direct.task import DONE, FILE, UNSURE, Load, Piece, Target, in_tasks, result_schema
+from barnabas.spark.direct.rows import DirectRows, Reading
+from barnabas.spark.direct.task import DONE, UNSURE, WRITTEN, Load, Piece, Target, in_tasks, result_schema
 from barnabas.spark.ranges import OffsetRange, split_ranges
 
 if TYPE_CHECKING:
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 
 WORTH_A_TASK = 100_000
-"""Offsets. Ranges are cut for idle cores only if each task gets this many, because each writes files of its own."""
+"""Offsets. Ranges are cut for idle cores only if each task gets this many: a lake has files of each task."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    files: Sequence[Row]
+    written: Sequence[Row]
+    """With the target's fields."""
     unsure: int
     records: DataFrame
     """The raw records of which the tasks were unsure."""
@@ -45,32 +46,35 @@ def loaded(
 
     tasks = min(spark.sparkContext.defaultParallelism, sum(one.size for one in wanted) // WORTH_A_TASK)
     pieces = split_ranges(wanted, min_partitions=tasks, max_records=rows.max_records_per_task)
-    frame = _results(spark, rows, pieces, ranges, target).persist(StorageLevel.DISK_ONLY)
+    columns = rows.reading.columns
+    frame = _results(spark, rows.reading, pieces, ranges, target).persist(StorageLevel.DISK_ONLY)
     try:
-        found = frame.where(f.col("kind") != UNSURE).drop(*rows.columns).collect()
+        found = frame.where(f.col("kind") != UNSURE).drop(*columns).collect()
         yield Loaded(
-            files=[row for row in found if row.kind == FILE],
-            unsure=sum(row.rows for row in found if row.kind == DONE),
-            records=frame.where(f.col("kind") == UNSURE).select(*rows.columns),
+            written=[row for row in found if row.kind == WRITTEN],
+            unsure=sum(row.unsure for row in found if row.kind == DONE),
+            records=frame.where(f.col("kind") == UNSURE).select(*columns),
         )
     finally:
         frame.unpersist()
 
 
-def unsure_records(spark: SparkSession, rows: DirectRows, wanted: Sequence[OffsetRange]) -> DataFrame:
+def unsure_records(
+    spark: SparkSession, reading: Reading, wanted: Sequence[OffsetRange], max_records_per_task: int
+) -> DataFrame:
     """The raw records of which tasks are unsure, without loading the others anywhere.
 
     A range is cut only where it is large, so that records of a partition mostly keep their order.
     """
     from pyspark.sql import functions as f
 
-    results = _results(spark, rows, split_ranges(wanted, max_records=rows.max_records_per_task), wanted, None)
-    return results.where(f.col("kind") == UNSURE).select(*rows.columns)
+    results = _results(spark, reading, split_ranges(wanted, max_records=max_records_per_task), wanted, None)
+    return results.where(f.col("kind") == UNSURE).select(*reading.columns)
 
 
 def _results(
     spark: SparkSession,
-    rows: DirectRows,
+    reading: Reading,
     pieces: Sequence[OffsetRange],
     ranges: Sequence[OffsetRange],
     target: Target | None,
@@ -78,19 +82,10 @@ def _results(
     """What the tasks return; nothing is done before an action asks for it."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    load = Load(
-        options=rows.options,
-        topic_ids=rows.topic_ids,
-        columns=rows.columns,
-        decoding=rows.decoding,
-        key=rows.key,
-        functions=rows.functions,
-        pieces=[Piece(one, _index(one, ranges)) for one in pieces],
-        target=target,
-    )
-    schema = from_arrow_schema(result_schema(rows.columns))
+    numbered = [Piece(number, one, _index(one, ranges)) for number, one in enumerate(pieces)]
+    schema = from_arrow_schema(result_schema(reading.columns, target))
     tasks = spark.range(0, len(pieces), 1, max(1, len(pieces)))
-    return tasks.mapInArrow(in_tasks(load), schema)
+    return tasks.mapInArrow(in_tasks(Load(reading, numbered, target)), schema)
 
 
 def _index(piece: OffsetRange, ranges: Sequence[OffsetRange]) -> int:

@@ -16,14 +16,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class DirectRows:
+class Reading:
+    """How tasks read records and decode them; is pickled for them."""
+
     options: ReadOptions
     topic_ids: Mapping[str, bytes]
     columns: Sequence[str]
     """Of the raw records."""
     decoding: Decoding
     key: str | None
-    functions: Sequence[ArrowFunction]
+    """The column for the record's key, if there is one."""
+    functions: Sequence[ArrowFunction] = ()
+
+
+@dataclass(frozen=True)
+class DirectRows:
+    reading: Reading
     schema: StructType
     """Of the rows."""
     decode: Callable[[DataFrame], DataFrame]

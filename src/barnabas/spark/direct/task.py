@@ -1,133 +1,115 @@
-"""What a task of the direct path does: it loads ranges of offsets into staged Parquet files.
+"""What a task of the direct path does: it reads a range of offsets, and writes the rows to a target.
 
-It returns one small row for each file, and the raw records that it cannot decode with certainty. Paths carry the id of
-the task's attempt, and the driver commits only paths that were returned, so that what another attempt leaves behind is
-never read.
+It returns a small row for each thing that it has written, and the raw records that it cannot decode with certainty.
+What is written carries the id of the task's attempt, and the driver commits only what was returned, so that what
+another attempt leaves behind is never read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import pyarrow
-from pyarrow.fs import LocalFileSystem
 
-from barnabas.spark.decoding import Decoding
 from barnabas.spark.direct.decoding import RowDecoder
 from barnabas.spark.direct.fitting import fit
-from barnabas.spark.direct.hour_files import HourFiles
+from barnabas.spark.direct.rows import Reading
 from barnabas.spark.fetching import read_range
-from barnabas.spark.lake.hours import NO_VALUE
-from barnabas.spark.options import ReadOptions
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.schema import arrow_schema
 
-FILE, UNSURE, DONE = "file", "unsure", "done"
-"""Kinds of results: a file with rows of the table, a raw record that Spark has to decode, and the end of a task."""
+WRITTEN, UNSURE, DONE = "written", "unsure", "done"
+"""Kinds of results: something with rows of the table, a raw record that Spark has to decode, and the end of a task."""
 ArrowFunction = Callable[[pyarrow.RecordBatch], pyarrow.RecordBatch]
-_FILE_FIELDS = (
-    ("path", pyarrow.string()),
-    ("range_index", pyarrow.int32()),
-    ("hour", pyarrow.int64()),
-    ("number", pyarrow.int32()),
-    ("rows", pyarrow.int64()),
-    ("size", pyarrow.int64()),
-    ("latest_ms", pyarrow.int64()),
-)
-
-
-def result_schema(columns: Sequence[str]) -> pyarrow.Schema:
-    """Of what tasks return: the kind, what is known of a file, and the raw record; each row has one of the two."""
-    return pyarrow.schema([("kind", pyarrow.string()), *_FILE_FIELDS, *arrow_schema(columns)])
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """What one task reads."""
 
+    number: int
+    """In the order of the offsets."""
     offsets: OffsetRange
     range_index: int
-    """Which range of the batch it belongs to: a number that files carry."""
+    """Which range of the batch it belongs to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where the rows go."""
+class Writer(Protocol):
+    """Takes the rows of one attempt at a piece."""
 
-    directory: str
-    """An absolute path of the file system, which no other load uses."""
-    schema: pyarrow.Schema
-    time_column: str
-    codec: str
-    max_records_per_file: int
+    def add(self, rows: pyarrow.RecordBatch) -> None:
+        """Take rows, which have the columns of the target's schema."""
+
+    def written(self) -> Sequence[Mapping[str, Any]]:
+        """What was written, in the target's fields; asked for when the writer is closed."""
+
+
+class Target(Protocol):
+    """Where the rows go; is pickled for the tasks."""
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        """Of the rows that it takes."""
+
+    @property
+    def fields(self) -> pyarrow.Schema:
+        """Of what a writer returns to the driver."""
+
+    def open(self, piece: Piece, attempt: int) -> AbstractContextManager[Writer]:
+        """A writer. What it has taken counts if the context is left without an exception, else it is abandoned."""
+
+
+def result_schema(columns: Sequence[str], target: Target | None) -> pyarrow.Schema:
+    """Of what tasks return: the kind, the number of unsure records at the end, the target's fields, the raw record."""
+    fields = [] if target is None else list(target.fields)
+    return pyarrow.schema([("kind", pyarrow.string()), _COUNT, *fields, *arrow_schema(columns)])
+
+
+_COUNT = ("unsure", pyarrow.int64())
 
 
 @dataclass(frozen=True)
 class Load:
     """All that tasks need to know; is pickled for them."""
 
-    options: ReadOptions
-    topic_ids: Mapping[str, bytes]
-    columns: Sequence[str]
-    """Of the raw records."""
-    decoding: Decoding
-    key: str | None
-    """The column for the record's key, if there is one."""
-    functions: Sequence[ArrowFunction]
+    reading: Reading
     pieces: Sequence[Piece]
     target: Target | None
     """None: only the records are wanted of which the tasks are unsure."""
 
     def run(self, index: int, attempt: int) -> Iterator[pyarrow.RecordBatch]:
         """Load one piece; what it returns has the fields of `result_schema`."""
-        piece = self.pieces[index]
-        decoder = RowDecoder(self.decoding, self.key)
-        files = self._files(piece, f"part-{index:05}-{attempt:08x}")
+        piece, reading = self.pieces[index], self.reading
+        decoder = RowDecoder(reading.decoding, reading.key)
         unsure = 0
-        try:
-            topic_id = self.topic_ids.get(piece.offsets.topic)
-            for records in read_range(self.options, self.columns, piece.offsets, topic_id):
+        with nullcontext() if self.target is None else self.target.open(piece, attempt) as writer:
+            topic_id = reading.topic_ids.get(piece.offsets.topic)
+            for records in read_range(reading.options, reading.columns, piece.offsets, topic_id):
                 decoded = decoder.decode(records)
                 if decoded.unsure is not None:
                     unsure += len(decoded.unsure)
                     yield self._result(UNSURE, decoded.unsure)
-                if files is not None:
-                    self._write(decoded.rows, files)
-            written = [] if files is None else files.finish()
-        finally:
-            if files is not None:
-                files.abandon()
-        done = [{"rows": unsure, "range_index": piece.range_index}]
-        found = [{"range_index": piece.range_index, **asdict(file)} for file in written]
-        for kind, rows in ((FILE, found), (DONE, done)):
-            if rows:
-                yield self._result(kind, pyarrow.RecordBatch.from_pylist(rows, schema=pyarrow.schema(_FILE_FIELDS)))
+                if writer is not None:
+                    self._write(decoded.rows, writer)
+        if self.target is not None and writer is not None and (written := writer.written()):
+            rows = [dict(each) for each in written]
+            yield self._result(WRITTEN, pyarrow.RecordBatch.from_pylist(rows, schema=self.target.fields))
+        yield self._result(DONE, pyarrow.RecordBatch.from_pylist([{"unsure": unsure}], schema=pyarrow.schema([_COUNT])))
 
-    def _files(self, piece: Piece, name: str) -> HourFiles | None:
-        target = self.target
-        if target is None:
-            return None
-
-        def place(hour: int | None, number: int, suffix: str) -> str:
-            hour_name = NO_VALUE if hour is None else hour
-            directory = f"{target.directory}/lake_range={piece.range_index}/lake_hour={hour_name}"
-            return f"{directory}/{name}-c{number:03}{suffix}"
-
-        return HourFiles(
-            LocalFileSystem(), place, target.schema, target.time_column, target.codec, target.max_records_per_file
-        )
-
-    def _write(self, rows: pyarrow.RecordBatch, files: HourFiles) -> None:
+    def _write(self, rows: pyarrow.RecordBatch, writer: Writer) -> None:
         assert self.target is not None
-        for function in self.functions:
+        for function in self.reading.functions:
             rows = function(rows)
         if len(rows):
-            files.add(fit(rows, self.target.schema))
+            writer.add(fit(rows, self.target.schema))
 
     def _result(self, kind: str, rows: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
         """The same rows with all fields of a result."""
-        return fit(rows.append_column("kind", pyarrow.repeat(kind, len(rows))), result_schema(self.columns))
+        schema = result_schema(self.reading.columns, self.target)
+        return fit(rows.append_column("kind", pyarrow.repeat(kind, len(rows))), schema)
 
 
 def in_tasks(load: Load) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:

@@ -33,11 +33,10 @@ def stage_direct(
     """Load the offsets `wanted`, which lie within the ranges, into files with the columns of the schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from barnabas.spark.direct.hour_files import codec_of
+    from barnabas.spark.direct.hour_files import HourFilesTarget, codec_of
     from barnabas.spark.direct.job import loaded
-    from barnabas.spark.direct.task import Target
 
-    target = Target(
+    target = HourFilesTarget(
         directory=local_path(fs.full(directory)),
         schema=to_arrow_schema(schema, timezone="UTC"),
         time_column=how.time_column,
@@ -45,7 +44,7 @@ def stage_direct(
         max_records_per_file=how.max_records_per_file,
     )
     with loaded(spark, rows, wanted, ranges, target) as found:
-        staged = [_checked(row.asDict(), local_path(fs.root)) for row in found.files]
+        staged = [_checked(row.asDict(), local_path(fs.root)) for row in found.written]
         if not found.unsure:
             return staged
         frame = rows.decode(found.records).to(schema)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from barnabas.spark.lake.sink import LakeSink, ranges_of
+from barnabas.spark.lake.sink import LakeSink
 from barnabas.spark.lake.tasks import OnDone
 from barnabas.spark.lake.topics import read_ranges
 from barnabas.spark.pipeline.sinks import Batch
@@ -40,4 +40,4 @@ def load_topics(
         {where: end for where, (_, end) in offsets.items()},
     )
     rows_of = frame_of or (lambda task: read_ranges(spark, sink.source_options, task, TOPIC_COLUMNS))
-    return sink.write_tasks(lambda batch: rows_of(ranges_of(batch)), whole, max_records, on_done=on_done)
+    return sink.write_tasks(lambda batch: rows_of(batch.ranges), whole, max_records, on_done=on_done)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import logging
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,7 @@ from barnabas.spark.pipeline.sinks import (
     Written,
     WrittenFile,
 )
-from barnabas.spark.ranges import OffsetRange, ranges_between
+from barnabas.spark.ranges import OffsetRange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -145,8 +145,8 @@ class LakeSink:
         opened = self._opened()
         state = opened.lake.state()
         if batch.is_by_offsets:
-            missing = state.missing(ranges_of(batch))
-            empty = [one for one in ranges_of(batch) if not one.size and (one.topic, one.partition) not in state.done]
+            missing = state.missing(batch.ranges)
+            empty = [one for one in batch.ranges if not one.size and (one.topic, one.partition) not in state.done]
             # Of a batch that the lake has in part, files are called by what is missing: no other has that name.
             ranges, is_done = (*hulls(missing), *empty), not missing and not empty
         else:
@@ -175,7 +175,7 @@ class LakeSink:
         return Written(sum(file.rows for file in files), tuple(files))
 
     def missing(self, batch: Batch) -> Sequence[OffsetRange]:
-        return self.lake.state().missing(ranges_of(batch))
+        return self.lake.state().missing(batch.ranges)
 
     def write_tasks(
         self,
@@ -203,7 +203,7 @@ class LakeSink:
             on_done=on_done,
         )
 
-    def direct_obstacle(self) -> str | None:
+    def direct_obstacle(self, columns: Collection[str]) -> str | None:
         from barnabas.spark.direct.hour_files import codec_of
 
         settings = self.settings
@@ -258,15 +258,11 @@ class _OpenLake:
     lake: Lake
 
 
-def ranges_of(batch: Batch) -> tuple[OffsetRange, ...]:
-    return ranges_between(batch.start, batch.end)
-
-
 def _only(frame: DataFrame, batch: Batch, missing: Sequence[OffsetRange]) -> DataFrame:
     """The rows that are not in the lake yet, where an interrupted load had some of them out of order."""
     from pyspark.sql import functions
 
-    wanted = [one for one in ranges_of(batch) if one.size]
+    wanted = [one for one in batch.ranges if one.size]
     if wanted == list(missing):
         return frame
     if not {TOPIC, PARTITION, OFFSET} <= set(frame.columns):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from barnabas.spark.direct.rows import DirectRows
+    from barnabas.spark.direct.rows import DirectRows, Reading
 
 Views = Mapping[str, "DataFrame"]
 _WHOLE_RECORD = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
@@ -83,6 +83,8 @@ class Frames:
 
     def direct(self, layout: Layout, view: str) -> DirectRows:
         """A view that `paths` has found fit for the direct path, for tasks to load."""
+        from barnabas.spark.direct.rows import DirectRows
+
         source, transforms = direct_chain(self._pipeline, view)
         decoder = self.decoders[source.name]
         functions = [load_arrow_function(str(each.arrow), self._functions_in) for each in transforms]
@@ -92,25 +94,21 @@ class Frames:
         def decode(records: DataFrame) -> DataFrame:
             return self._build({source.name: self._rows(decoder, records)}, only=[source, *transforms])[view]
 
-        rows = self._direct_rows(layout, decoder, decoder.columns)
-        return replace(rows, functions=functions, schema=self.rehearsal[view].schema, decode=decode)
+        reading = replace(self._reading(layout, decoder, decoder.columns), functions=functions)
+        return DirectRows(reading, self.rehearsal[view].schema, decode, self._pipeline.max_records_per_task)
 
-    def _direct_rows(self, layout: Layout, decoder: Decoder, columns: Sequence[str]) -> DirectRows:
-        """The rows of a source itself."""
-        from barnabas.spark.direct.rows import DirectRows
+    def _reading(self, layout: Layout, decoder: Decoder, columns: Sequence[str]) -> Reading:
+        """Of a source itself."""
+        from barnabas.spark.direct.rows import Reading
 
         source = decoder.source
         options = {**self._kafka(), **source.topic_options(), **_on_loss(source)}
-        return DirectRows(
+        return Reading(
             options=parse_batch_options({name.lower(): value for name, value in options.items()}),  # as Spark does
             topic_ids={name: bytes.fromhex(topic_id) for name, topic_id in layout.topic_ids.items()},
             columns=columns,
             decoding=decoding_of(self._spark, decoder),
             key=source.key,
-            functions=(),
-            schema=decoder.schema,
-            decode=lambda records: self._rows(decoder, records),
-            max_records_per_task=self._pipeline.max_records_per_task,
         )
 
     def bad_records(self, layout: Layout, start: Offsets, end: Offsets) -> dict[str, DataFrame]:
@@ -121,9 +119,9 @@ class Frames:
         for name, decoder in self.decoders.items():
             starts, ends = layout.part(name, start), layout.part(name, end)
             if undecodable(self._spark, decoder) is None:
-                rows = self._direct_rows(layout, decoder, _WHOLE_RECORD)
+                reading = self._reading(layout, decoder, _WHOLE_RECORD)
                 ranges = [OffsetRange(*where, first, ends[where]) for where, first in starts.items()]
-                records = unsure_records(self._spark, rows, ranges)
+                records = unsure_records(self._spark, reading, ranges, self._pipeline.max_records_per_task)
             else:
                 records = self._range(decoder.source, _WHOLE_RECORD, starts, ends)
             found[name] = decoder.bad(records)

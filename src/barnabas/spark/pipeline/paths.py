@@ -9,6 +9,7 @@ Both give the same rows.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -60,10 +61,15 @@ def is_direct_by_design(pipeline: Pipeline) -> bool:
 
 
 def choose_path(
-    pipeline: Pipeline, definition: SinkDefinition, sink: Sink, decoders: dict[str, Decoder], spark: SparkSession
+    pipeline: Pipeline,
+    definition: SinkDefinition,
+    sink: Sink,
+    columns: Collection[str],
+    decoders: dict[str, Decoder],
+    spark: SparkSession,
 ) -> Choice:
-    """The direct path, unless something speaks against it."""
-    obstacle = _obstacle(pipeline, definition, sink, decoders, spark)
+    """The direct path, unless something speaks against it; `columns` are those of the rows."""
+    obstacle = _obstacle(pipeline, definition, sink, columns, decoders, spark)
     if obstacle is not None:
         return Choice(Path.SPARK, obstacle)
     return Choice(Path.DIRECT, "tasks decode and write with Arrow")
@@ -94,7 +100,12 @@ def decoding_of(spark: SparkSession, decoder: Decoder) -> Decoding:
 
 
 def _obstacle(
-    pipeline: Pipeline, definition: SinkDefinition, sink: Sink, decoders: dict[str, Decoder], spark: SparkSession
+    pipeline: Pipeline,
+    definition: SinkDefinition,
+    sink: Sink,
+    columns: Collection[str],
+    decoders: dict[str, Decoder],
+    spark: SparkSession,
 ) -> str | None:
     for each in pipeline.views_behind(definition.head.from_):
         if isinstance(each, Transform) and each.arrow is None:
@@ -105,7 +116,7 @@ def _obstacle(
         return f"source {source.name!r} is a table"
     if not isinstance(sink, DirectSink):
         return f"sinks of kind {definition.head.kind} are written by Spark"
-    return undecodable(spark, decoders[source.name]) or sink.direct_obstacle()
+    return undecodable(spark, decoders[source.name]) or sink.direct_obstacle(columns)
 
 
 def undecodable(spark: SparkSession, decoder: Decoder) -> str | None:

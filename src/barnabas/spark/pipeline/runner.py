@@ -187,7 +187,7 @@ def sort_sinks(job: Job, sinks: Mapping[str, Sink]) -> Feeds:
         if met[view] and _needs_state(pipeline, definition, met):
             streams.append(StreamSink(sink, view, definition.head.emit))
         else:
-            choice = choose_path(pipeline, definition, sink, job.frames.decoders, job.spark)
+            choice = choose_path(pipeline, definition, sink, views[view].columns, job.frames.decoders, job.spark)
             in_tasks = pipeline.mode is Mode.BATCH and not met[view] and isinstance(sink, TaskSink)
             (by_tasks if in_tasks else by_offsets).append(OffsetSink(sink, view, driving, choice))
     feeds = Feeds(by_offsets, by_tasks, streams)

@@ -13,16 +13,17 @@ A kind lives in a module with a constant `KIND`, which is imported only when a p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from barnabas.spark.ranges import OffsetRange, ranges_between
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from barnabas.spark.direct.rows import DirectRows
-    from barnabas.spark.ranges import OffsetRange
 
 TopicPartition = tuple[str, int]
 Offsets = Mapping[TopicPartition, int]
@@ -46,6 +47,11 @@ class Batch:
     @property
     def is_by_offsets(self) -> bool:
         return bool(self.end)
+
+    @property
+    def ranges(self) -> tuple[OffsetRange, ...]:
+        """What is to be read, one range for each partition, in their order."""
+        return ranges_between(self.start, self.end)
 
     def is_done_at(self, offsets: Offsets | None) -> bool:
         """Whether a sink that has come to these offsets has this batch already."""
@@ -125,8 +131,8 @@ class TaskSink(Protocol):
 class DirectSink(Protocol):
     """A sink whose `write` also takes rows that tasks load by themselves, without Spark's DataFrames."""
 
-    def direct_obstacle(self) -> str | None:
-        """Why it cannot take them as it is set up, if it cannot."""
+    def direct_obstacle(self, columns: Collection[str]) -> str | None:
+        """Why it cannot take rows with these columns, if it cannot."""
 
 
 @runtime_checkable

@@ -16,7 +16,7 @@ from barnabas.spark.pipeline.paths import Path
 from barnabas.spark.pipeline.plan import is_new, position
 from barnabas.spark.pipeline.progress import Meter
 from barnabas.spark.pipeline.sinks import Batch, Offsets, TaskSink, Written
-from barnabas.spark.ranges import OffsetRange, ranges_between
+from barnabas.spark.ranges import OffsetRange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,7 +58,7 @@ class TaskRun:
             self._report(meter, task, time.monotonic() - began.pop(task), written, dict(done), latest)
 
         def rows_of(part: Batch) -> DataFrame | DirectRows:
-            began[ranges_between(part.start, part.end)] = time.monotonic()
+            began[part.ranges] = time.monotonic()
             if self._target.choice.path is Path.DIRECT:
                 return job.frames.direct(layout, view)
             return job.frames.of_ranges(layout, part.start, part.end, latest)[view]

@@ -6,7 +6,7 @@ from barnabas.spark.database.columns import Kind, TableColumn, check_fit, row_co
 from barnabas.spark.database.connections import Database, TableName
 from barnabas.spark.database.dialects import MYSQL, POSTGRESQL, SQLITE, Update
 from barnabas.spark.database.sink import DatabaseSettings, WriteMode
-from barnabas.spark.database.staging import staging_name
+from barnabas.spark.database.staging import new_staging, staging_prefix
 from barnabas.spark.pipeline.errors import SinkError
 
 ORDERS = [
@@ -106,9 +106,14 @@ def test_settings_that_contradict_each_other_are_refused(settings: dict[str, obj
 
 
 def test_staging_tables_of_two_sinks_differ_and_are_short_enough() -> None:
-    names = {staging_name(key).name for key in ("shop/Orders", "shop/orders", "shop" * 40 + "/a", "shop" * 40 + "/b")}
-    assert len(names) == 4
-    assert max(map(len, names)) <= 63
+    keys = ("shop/Orders", "shop/orders", "shop" * 40 + "/a", "shop" * 40 + "/b")
+    assert len({staging_prefix(key) for key in keys}) == 4
+    assert all(new_staging(key).name.startswith(staging_prefix(key)) for key in keys)
+    assert max(len(new_staging(key).name) for key in keys) <= 63
+
+
+def test_each_write_has_a_staging_table_of_its_own() -> None:
+    assert new_staging("shop/orders") != new_staging("shop/orders")
 
 
 def test_a_table_may_be_in_a_schema() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
+from barnabas.spark.database.sink import DatabaseSettings, DatabaseSink, WriteMode
 from barnabas.spark.lake.formats import FileFormat
 from barnabas.spark.lake.sink import LakeSettings, LakeSink
 from barnabas.spark.pipeline.avro import AvroReader, load_schema, spark_type
@@ -23,6 +24,7 @@ from barnabas.spark.pipeline.definition import (
 )
 from barnabas.spark.pipeline.formats import Decoder
 from barnabas.spark.pipeline.paths import Choice, Path, choose_path, decoding_of, direct_chain
+from barnabas.spark.pipeline.sinks import ORIGIN_COLUMNS, SinkContext
 
 DDL = "id BIGINT, at TIMESTAMP"
 SCHEMA = StructType().add("id", LongType(), nullable=False).add("at", TimestampType())
@@ -48,7 +50,8 @@ def choice(
     definition = SinkDefinition(SinkHead("lake", "lake", view), lake)
     pipeline = Pipeline("p", Cluster("h:1"), (source,), (definition,), transforms=transforms)
     decoders = {source.name: Decoder(source, schema, avro)}
-    return choose_path(pipeline, definition, sink or LakeSink("lake", lake, {}), decoders, spark or session())
+    columns = [*schema.fieldNames(), *ORIGIN_COLUMNS]
+    return choose_path(pipeline, definition, sink or LakeSink("lake", lake, {}), columns, decoders, spark or session())
 
 
 def test_a_source_goes_directly_into_a_parquet_lake() -> None:
@@ -106,3 +109,20 @@ def test_an_avro_source_goes_directly_with_its_schema_framing_and_registry() -> 
     avro = decoding_of(session(), Decoder(source, spark_type(schema), reader)).avro
     assert avro is not None
     assert (json.loads(avro.schema), avro.framing, avro.registry) == (schema, "confluent", "/schemas")
+
+
+def test_a_source_goes_directly_into_a_table() -> None:
+    assert choice(sink=table(), view="clicks").path is Path.DIRECT
+    assert choice(sink=table(mode=WriteMode.UPSERT, key=("id",))).path is Path.DIRECT
+
+
+def test_an_upsert_without_the_origin_of_its_rows_takes_the_path_of_spark() -> None:
+    upsert = table(mode=WriteMode.UPSERT, key=("id",))
+    assert upsert.direct_obstacle(["id", "_topic", "_partition"]) == (
+        "an upsert finds the last row of a key by _topic, _partition, _offset, which the rows lack"
+    )
+    assert table().direct_obstacle(["id"]) is None
+
+
+def table(**settings: Any) -> DatabaseSink:
+    return DatabaseSink(DatabaseSettings("shop.db", "orders", **settings), SinkContext("p", "table", {}))
