@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pymysql.err import OperationalError
 
 from barnabas.spark.database.columns import Kind, RowColumn, row_columns
 from barnabas.spark.database.connections import Database, Session, TableName
@@ -299,3 +300,23 @@ def test_a_staging_table_that_is_still_written_is_left_for_the_next_run(
     assert "staging table loaded is not dropped before the next run" in caplog.text
     drop_staging(database, [LOADED])
     assert session.tables("load") == []
+
+
+def test_the_server_gets_no_file_but_the_one_that_is_loaded(mariadb: MariaDbServer, tmp_path: Path) -> None:
+    secret, chosen = tmp_path / "secret", tmp_path / "chosen"
+    for file in (secret, chosen):
+        file.write_text("1\n")
+    found = Database.at(mariadb.url)
+    with found.connected() as driver:
+        driver.execute("CREATE OR REPLACE TABLE barnabas_sent (id INT)")
+        statement = "LOAD DATA LOCAL INFILE %s INTO TABLE barnabas_sent"
+        with found.connected(for_loading=True) as session, pytest.raises(RuntimeError, match="local_infile"):
+            session.execute(statement, [str(secret)])
+        asked = pytest.raises(OperationalError, match=r"asked for .*secret")
+        with found.connected(for_loading=True) as session, session.connection.sending(str(chosen)), asked:
+            session.execute(statement, [str(secret)])
+        assert driver.rows("SELECT id FROM barnabas_sent") == []
+        with found.connected(for_loading=True) as session, session.connection.sending(str(chosen)):
+            session.execute(statement, [str(chosen)])
+        assert driver.rows("SELECT id FROM barnabas_sent") == [(1,)]
+        driver.execute("DROP TABLE barnabas_sent")

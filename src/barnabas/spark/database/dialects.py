@@ -131,8 +131,10 @@ def _mysql(url: str, password: str | None, for_loading: bool) -> Connection:
     import pymysql
     from pymysql.constants import CLIENT
 
+    from barnabas.spark.database.mysql_files import LoadingConnection
+
     place = urlsplit(url)
-    return pymysql.connect(
+    return (LoadingConnection if for_loading else pymysql.connect)(
         **_server(place, password),
         database=place.path.strip("/"),
         charset="utf8mb4",
@@ -141,8 +143,6 @@ def _mysql(url: str, password: str | None, for_loading: bool) -> Connection:
         # Without strict mode a value that does not fit is cut. Texts are escaped by backslashes.
         init_command="SET SESSION sql_mode = CONCAT(REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', ''),"
         " ',STRICT_ALL_TABLES'), time_zone = '+00:00', max_error_count = 64",
-        # A server may ask a client that allows it for any file, so only tasks that load rows do.
-        local_infile=for_loading,
         connect_timeout=CONNECT_TIMEOUT_S,
     )
 

@@ -84,7 +84,7 @@ def _into_mysql(session: Session, table: TableName, what: LoadColumns) -> Iterat
 
 @contextmanager
 def _load_data(session: Session, table: TableName, what: LoadColumns) -> Iterator[AddRows]:
-    quoted = session.dialect.quoted
+    connection, quoted = session.connection, session.dialect.quoted
     # A variable takes the digits of a binary value, and its bytes go to the column.
     variables = {each.name: f"@v{index}" for index, each in enumerate(what.columns) if each.kind is Kind.BINARY}
     names = ", ".join(variables.get(name) or quoted(name) for name in what.names)
@@ -102,7 +102,8 @@ def _load_data(session: Session, table: TableName, what: LoadColumns) -> Iterato
                 file.truncate()
                 file.write(piece)
                 file.flush()
-                session.execute(statement, [file.name])
+                with connection.sending(file.name):
+                    session.execute(statement, [file.name])
                 _raise_first_warning(session)
 
         yield add
