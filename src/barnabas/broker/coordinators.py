@@ -129,8 +129,8 @@ class Coordinator(Generic[S]):
     ) -> R | Later[R]:
         """What a handler returns: the response to an operation, or that to a shard's error, now or later.
 
-        The operation may run after the handler has returned, so a handler whose request has bytes marks itself with
-        `keeps_request`.
+        The operation may run after the handler has returned, so the module of a handler whose request has bytes says
+        `KEEPS_REQUEST = True`.
         """
         later: Later[R] = Later(exclusive=True)
 

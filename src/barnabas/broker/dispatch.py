@@ -9,8 +9,8 @@ A handler is a function `(request, context) -> response`, in `handlers/` under t
 - a coroutine, for the slow roads: then its connection waits for it, as Kafka's clients expect of admin calls.
 
 A plain function sees the receive buffer itself: nothing of the request's bytes may be kept once it has returned. An
-`async def`, and a function marked with `keeps_request`, gets a copy. A client's mistake costs one log line, one counter
-and at most that client's connection.
+`async def`, and a function whose module says `KEEPS_REQUEST = True`, gets a copy. A client's mistake costs one line of
+the log, one counter and at most that client's connection.
 """
 
 from __future__ import annotations
@@ -76,15 +76,6 @@ def after(answer: R | Later[R], change: Callable[[R], R]) -> R | Later[R]:
     return changed
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def keeps_request(handle: F) -> F:
-    """Mark a handler whose request is used after it has returned."""
-    handle.keeps_request = True  # type: ignore[attr-defined]
-    return handle
-
-
 class Context:
     """What a handler knows besides its request; `route`, `correlation_id` and `started` are the dispatcher's."""
 
@@ -131,8 +122,8 @@ class Route:
         self.decode: Callable[[memoryview, int], tuple[Any, int]] = codec(messages.request, version).decode
         self.encode: Callable[[Any, bytes], list[Any]] = codec(messages.response, version).encode
         self.head = response_head(key, version)
-        self.handle = handlers.load(key)
-        self.copies_frame = iscoroutinefunction(self.handle) or hasattr(self.handle, "keeps_request")
+        self.handle, keeps_request = handlers.load(key)
+        self.copies_frame = keeps_request or iscoroutinefunction(self.handle)
         self.has_error_code = any(field.name == "error_code" for field in table_of(messages.response))
         self.latencies = latencies
 

@@ -55,7 +55,9 @@ class Bench:
 
     def __init__(self, handle: Handler, patch: pytest.MonkeyPatch) -> None:
         load = handlers.load
-        patch.setattr(handlers, "load", lambda key: handle if key == LIST_OFFSETS else load(key))
+        patch.setattr(
+            handlers, "load", lambda key: handlers.Handler(handle, False) if key == LIST_OFFSETS else load(key)
+        )
         self.metrics = Metrics()
         self.clock = HandClock()
         self.dispatcher = Dispatcher(

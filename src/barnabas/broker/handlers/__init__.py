@@ -1,14 +1,14 @@
 """The APIs that this broker really serves, and in which versions; only these are advertised.
 
-One module per API, under the stem of its messages, with a function `handle(request, context)`. It is imported when the
-API is first called.
+One module per API, under the stem of its messages, with a function `handle(request, context)`; it says `KEEPS_REQUEST =
+True` if that uses its request after it has returned. It is imported when the API is first called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.wire.registry import api
 
@@ -70,7 +70,13 @@ BETWEEN_BROKERS: dict[int, tuple[int, int]] = {
 """What brokers ask their controller; no client does, so it is not advertised, as in Kafka."""
 
 
-def load(key: int) -> Callable[..., Any]:
+class Handler(NamedTuple):
+    handle: Callable[..., Any]
+    keeps_request: bool
+    """Whether it uses its request after it has returned. No mark on the function: a compiled one takes none."""
+
+
+def load(key: int) -> Handler:
     """The handler of an API."""
-    handle: Callable[..., Any] = import_module(f"{__name__}.{api(key).stem}").handle
-    return handle
+    module = import_module(f"{__name__}.{api(key).stem}")
+    return Handler(module.handle, getattr(module, "KEEPS_REQUEST", False))

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.dispatch import keeps_request
 from barnabas.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context, Later
 
 
-@keeps_request
+KEEPS_REQUEST = True
+
+
 def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | Later[JoinGroupResponse]:
     return context.broker.groups.answer(
         request.group_id,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.dispatch import keeps_request
 from barnabas.core.errors import ErrorCode
 from barnabas.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -15,7 +14,9 @@ if TYPE_CHECKING:
     from barnabas.broker.dispatch import Context, Later
 
 
-@keeps_request
+KEEPS_REQUEST = True
+
+
 def handle(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | Later[SyncGroupResponse]:
     if context.version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
