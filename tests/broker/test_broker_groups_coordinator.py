@@ -177,24 +177,24 @@ def test_before_the_topic_of_offsets_is_there_no_group_has_a_coordinator(start_b
         assert client.describe_topic(OFFSETS).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-@pytest.mark.proof  # a slow test is too late for the moment in which groups are loaded
-@barnabas_only("Kafka may have loaded them before it answers the first question")
-def test_while_its_groups_are_loaded_a_coordinator_answers_nothing_else(tmp_path: Path) -> None:
+@barnabas_only("Kafka may answer COORDINATOR_LOAD_IN_PROGRESS")
+def test_requests_wait_for_groups_that_are_loaded_after_a_start(tmp_path: Path) -> None:
     settings = {"offsets.topic.num.partitions": "1"}
     with start(tmp_path / "own", settings) as broker, Group(broker.address, "g") as group:
         topic = group.client.create_topic(partitions=200)
         places = [OffsetCommitRequestPartition(partition, 7) for partition in range(200)]
         request = commit_request("g", [committed_topic(group.client, topic, *places, version=9)])
-        for _ in range(120):
+        assert commit(group.client, "kept", topic, 7) == ErrorCode.NONE  # "g" itself is deleted by one of the requests
+        for _ in range(12):
             sent = [group.client.send(request, 9) for _ in range(10)]
             for correlation_id in sent:
                 group.client.receive(request, 9, correlation_id)
     with start(tmp_path / "own", settings) as broker, Client(broker.address) as client:
         answers = answers_to_all(broker.address, topic)
-        assert answers == dict.fromkeys(answers, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        assert not {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS} & set(answers.values()), answers
         assert find_coordinator(client, "g").error_code == ErrorCode.NONE
         await_coordinator(client, "g")
-        assert fetched(client, "g", topic, 199).committed_offset == 7
+        assert fetched(client, "kept", topic).committed_offset == 7
         assert (
             broker.log.read_text().count(f"coordinator loaded topic={OFFSETS}") == 1
         )  # not also under an older leader epoch
