@@ -178,6 +178,7 @@ def working(
     announces: bool = False,
 ) -> Iterator[Work]:
     """Spark, those who show progress, Ctrl-C that stops between commits, and the report at the end."""
+    from barnabas.spark.java import require_java
     from barnabas.spark.pipeline.lock import check_free
     from barnabas.spark.pipeline.paths import is_direct_by_design
     from barnabas.spark.pipeline.session import spark_session
@@ -185,6 +186,7 @@ def working(
     from barnabas.spark.pipeline.watching import watching
 
     check_free(state.lock_file, pipeline.name)
+    require_java()
     if announces:
         announce(pipeline, state, progress)
     with (
