@@ -171,9 +171,10 @@ class MetadataLog:
         self._controller_watchers.append(callback)
 
     async def refresh(self) -> None:
-        """Return once everything that was in the list before is in the image; waits for a store that is away."""
-        if self._leads:
-            return  # nobody else can have appended, and our own is folded before it is answered
+        """Return once everything that was in the list before is in the image; waits for a store that is away.
+
+        A controller looks too: it may have been replaced without knowing it yet.
+        """
         looking: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._looking.append(looking)
         self._may_have_changed = True

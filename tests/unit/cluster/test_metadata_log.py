@@ -223,6 +223,25 @@ def test_a_deposed_controller_refuses_what_it_could_not_append_and_follows() -> 
     run(main())
 
 
+def test_a_replaced_controller_that_does_not_know_it_reads_the_list_on_refresh() -> None:
+    async def main() -> None:
+        metadata = MemoryMetadata()
+        store = SleepyStore(metadata, 1)
+        log = await started(store)
+        store.asleep = True
+        metadata.claim = Claim(metadata.claim.epoch + 1, 2)
+        record = r.encode(r.TopicRecord(name="from-the-other", topic_id=b"t" * 16))
+        metadata.append(metadata.claim.epoch, metadata.next_index, b"other", (record,))
+        assert log.is_controller
+        await log.refresh()
+        assert log.image.topics.keys() == {"from-the-other"}
+        assert not log.is_controller
+        store.asleep = False
+        await log.stop()
+
+    run(main())
+
+
 def test_a_change_too_large_for_one_append_is_one_change_all_the_same() -> None:
     async def main() -> None:
         metadata = MemoryMetadata()
