@@ -42,8 +42,11 @@ sinks:
     path: ${PIPELINE_DATA}/${NAME}
     time: at
 """
-BY_SPARK = PIPELINE.replace("key: k", 'key: k\n    options: {allowComments: "false"}')
-"""With options that change nothing, but belong to Spark's reader."""
+WITH_ARROW = PIPELINE.replace("key: k", 'key: k\n    options: {allowComments: "false"}')
+"""Through Spark, by an option that changes nothing, but belongs to Spark's reader; files are written with Arrow."""
+SPARKS_WRITER = "    options: {parquet.page.size: '1048576'}\n"
+BY_SPARK = WITH_ARROW + SPARKS_WRITER
+"""Read and written by Spark."""
 LETTERS = "dead_letters: {topic: '${TOPIC}.dead'}\n"
 ARROW = """
 transforms:
@@ -78,15 +81,23 @@ def lake_rows(bench: Bench, name: str) -> list[Any]:
 def test_a_lake_is_the_same_on_both_paths(bench: Bench, spark_topic: Callable[..., str]) -> None:
     topic, random = spark_topic(partitions=3), Random(1)
     bench.send(topic, [click(number, random) for number in range(700)], key=b"\xffkey")
-    for name, text in (("direct", PIPELINE), ("spark", BY_SPARK)):
+    ways = {"direct": PIPELINE, "arrow": WITH_ARROW, "spark": BY_SPARK}
+    for name, text in ways.items():
         assert bench.run(text, TOPIC=topic, NAME=name).rows == {"lake": 700}
-    assert lake_rows(bench, "direct") == lake_rows(bench, "spark")
-    written = {
-        Path(path).name: pyarrow.parquet.read_metadata(path).created_by
-        for path in bench.place.glob("direct/**/*.parquet")
+    assert lake_rows(bench, "direct") == lake_rows(bench, "arrow") == lake_rows(bench, "spark")
+    assert {name: writers(bench, name) for name in ways} == {
+        "direct": {"parquet-cpp"},
+        "arrow": {"parquet-cpp"},
+        "spark": {"parquet-mr"},
     }
-    assert any(by.startswith("parquet-cpp") for by in written.values())
-    assert any(by.startswith("parquet-mr") for by in written.values()), "no record was unsure"
+    files = {name: len([*bench.place.glob(f"{name}/**/*.parquet")]) for name in ways}
+    assert files["direct"] > files["arrow"] == files["spark"], "no record was unsure"
+
+
+def writers(bench: Bench, lake: str) -> set[str]:
+    """The programs that have written the files of a lake."""
+    paths = bench.place.glob(f"{lake}/**/*.parquet")
+    return {pyarrow.parquet.read_metadata(path).created_by.split()[0].removesuffix("-arrow") for path in paths}
 
 
 AVRO: dict[str, Any] = {
@@ -148,16 +159,13 @@ def test_a_lake_of_avro_is_the_same_on_both_paths(bench: Bench, spark_topic: Cal
     bench.place.joinpath("1.avsc").write_text(json.dumps(AVRO))
     bench.place.joinpath("2.avsc").write_text(json.dumps(TREE))
     bench.send(topic, [avro_click(number, random) for number in range(600)], key=b"\xffkey")
-    transforms = {"direct": ("", "clicks"), "spark": ("transforms: [{name: all, sql: SELECT * FROM clicks}]", "all")}
-    for name, (text, view) in transforms.items():
-        totals = bench.run(AVRO_PIPELINE + text, TOPIC=topic, NAME=name, VIEW=view)
+    sql = "transforms: [{name: all, sql: SELECT * FROM clicks}]"
+    by_spark = AVRO_PIPELINE.replace("    time: at\n", f"    time: at\n{SPARKS_WRITER}") + sql
+    for name, text, view in (("direct", AVRO_PIPELINE, "clicks"), ("spark", by_spark, "all")):
+        totals = bench.run(text, TOPIC=topic, NAME=name, VIEW=view)
         assert totals.rows == {"lake": 576, "dead-letters": 24}
     assert lake_rows(bench, "direct") == lake_rows(bench, "spark")
-    written = {
-        name: {pyarrow.parquet.read_metadata(path).created_by[:11] for path in bench.place.glob(f"{name}/**/*.parquet")}
-        for name in transforms
-    }
-    assert written == {"direct": {"parquet-cpp"}, "spark": {"parquet-mr "}}
+    assert (writers(bench, "direct"), writers(bench, "spark")) == ({"parquet-cpp"}, {"parquet-mr"})
 
 
 def test_a_lake_that_spark_began_goes_on_directly(bench: Bench, spark_topic: Callable[..., str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
@@ -185,7 +185,7 @@ class HourFiles:
 
 @dataclass(frozen=True, slots=True)
 class HourFilesTarget:
-    """Files of hours under a directory, for tasks of the direct path."""
+    """Files of hours under a directory, for tasks of either path."""
 
     directory: str
     """An absolute path of the file system, which no other load uses."""
@@ -205,20 +205,23 @@ class HourFilesTarget:
         ]
     )
 
+    def open(self, piece: Piece, attempt: int) -> AbstractContextManager[HourFilesWriter]:
+        return self.writer(piece.number, attempt, piece.range_index)
+
     @contextmanager
-    def open(self, piece: Piece, attempt: int) -> Iterator[HourFilesWriter]:
-        name = f"part-{piece.number:05}-{attempt:08x}"
+    def writer(self, task: int, attempt: int, range_index: int | None) -> Iterator[HourFilesWriter]:
+        """For the rows of one range of offsets, or of ranges that are not known."""
 
         def place(hour: int | None, number: int, suffix: str) -> str:
-            hour_name = NO_VALUE if hour is None else hour
-            directory = f"{self.directory}/lake_range={piece.range_index}/lake_hour={hour_name}"
-            return f"{directory}/{name}-c{number:03}{suffix}"
+            of_range, of_hour = (NO_VALUE if each is None else each for each in (range_index, hour))
+            name = f"part-{task:05}-{attempt:08x}-c{number:03}{suffix}"
+            return f"{self.directory}/lake_range={of_range}/lake_hour={of_hour}/{name}"
 
         files = HourFiles(
             LocalFileSystem(), place, self.schema, self.time_column, self.codec, self.max_records_per_file
         )
         try:
-            writer = HourFilesWriter(files, piece.range_index)
+            writer = HourFilesWriter(files, range_index)
             yield writer
             writer.done = files.finish()
         finally:
@@ -228,7 +231,7 @@ class HourFilesTarget:
 @dataclass(slots=True)
 class HourFilesWriter:
     files: HourFiles
-    range_index: int
+    range_index: int | None
     done: list[WrittenFile] = field(default_factory=list)
 
     def add(self, rows: pyarrow.RecordBatch) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.client.options import WrongOption
 from barnabas.core.errors import KafkaError
 from barnabas.spark.direct.rows import DirectRows
+from barnabas.spark.lake.arrow_staging import arrow_holds, stage_with_arrow
 from barnabas.spark.lake.audit import audit
 from barnabas.spark.lake.commit import LatePolicy, Observation
 from barnabas.spark.lake.compact import compact
@@ -161,7 +162,10 @@ class LakeSink:
             staged = stage_direct(opened.spark, opened.fs, rows, staging, ranges, missing, how, columns)
         else:
             frame = _only(rows, batch, missing).to(columns)
-            staged = stage(opened.spark, opened.fs, frame, staging, ranges, how)
+            if self.direct_obstacle(()) is None and arrow_holds(columns):
+                staged = stage_with_arrow(opened.fs, frame, staging, ranges, how)
+            else:
+                staged = stage(opened.spark, opened.fs, frame, staging, ranges, how)
         added = opened.lake.load(
             staged,
             staging=staging,

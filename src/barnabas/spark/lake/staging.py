@@ -49,12 +49,10 @@ def stage(
     """Write the rows of these ranges under `directory`."""
     from pyspark.sql import functions
 
-    by_range = len(ranges) > 1 and set(ORDER) <= set(frame.columns)
-    placed = frame.withColumn(HOUR, hour_of(functions.col(how.time_column)))
-    if by_range:
-        placed = placed.withColumn(RANGE, _range_of(ranges))
-    places = [RANGE, HOUR] if by_range else [HOUR]
-    ordered = placed.sortWithinPartitions(*places, *(name for name in ORDER if name in frame.columns))
+    placed, order = with_ranges(frame, ranges)
+    placed = placed.withColumn(HOUR, hour_of(functions.col(how.time_column)))
+    places = [*(name for name in order if name == RANGE), HOUR]
+    ordered = placed.sortWithinPartitions(*places, *(name for name in order if name != RANGE))
     with explained(f"write {fs.full(directory)}"):
         (
             ordered.write.format(how.format)
@@ -64,6 +62,14 @@ def stage(
             .save(fs.full(directory))
         )
         return _counted(spark, fs, placed, directory, places, how)
+
+
+def with_ranges(frame: DataFrame, ranges: Sequence[OffsetRange]) -> tuple[DataFrame, list[str]]:
+    """The rows, with the index of the range that each comes from if there are several; and by what they are ordered."""
+    order = [name for name in ORDER if name in frame.columns]
+    if len(ranges) > 1 and len(order) == len(ORDER):
+        return frame.withColumn(RANGE, _range_of(ranges)), [RANGE, *order]
+    return frame, order
 
 
 def check_columns(rows: StructType, time_column: str, date_name: str, hour_name: str) -> None:
