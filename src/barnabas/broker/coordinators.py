@@ -172,13 +172,11 @@ class Coordinator(Generic[S]):
         load it, or it has not read the metadata yet. NOT_COORDINATOR would be wrong in each case, and there are clients
         that do not survive it.
         """
-        unknown = ErrorCode.NOT_COORDINATOR
         try:
             async with asyncio.timeout(LOAD_PATIENCE_S):
                 if self.leader_of(key) != self._broker.broker_id and not self._broker.metadata.trouble:
                     await self._broker.metadata.refresh()
                 while self.leader_of(key) == self._broker.broker_id:
-                    unknown = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                     await self._broker.replicas.settled()
                     driver = self._drivers.get(self.partition_for(key))
                     if driver is None:
@@ -186,7 +184,7 @@ class Coordinator(Generic[S]):
                     if await driver.ready():
                         return driver
         except TimeoutError:
-            raise KafkaError(unknown) from None
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from None
         raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
     def drivers(self) -> list[ShardDriver[S]]:

@@ -163,6 +163,20 @@ def test_slow_creation_answers_load_in_progress(tmp_path: Path, way: str, monkey
 
 
 @either_way
+def test_store_that_does_not_answer_in_time_proves_nothing(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinators, "LOAD_PATIENCE_S", PAUSE_S)
+
+    async def story() -> None:
+        world = Waiting(tmp_path)
+        monkeypatch.setattr(world.metadata, "refresh", asyncio.Event().wait)
+        assert await outcome_of(world.ask(way)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    run(story())
+
+
+@either_way
 def test_partition_that_cannot_be_opened_is_not_available(tmp_path: Path, way: str) -> None:
     async def story() -> None:
         world = Waiting(tmp_path)
