@@ -83,6 +83,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session.stop()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_tests() -> Iterator[None]:
+    """Pipelines that are run as commands keep Spark's classes among the things that tests have installed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(ROOT / ".peers" / "cache"))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def session_stays_active(request: pytest.FixtureRequest) -> Iterator[None]:
     """Where another session is the active one, Spark does not find what later tests register in theirs."""

@@ -264,6 +264,7 @@ def test_a_run_is_announced_and_summed_up_and_a_second_one_starts_from_its_class
         assert re.fullmatch(r"pipeline clicks: (1 record|0 records) in .* \(\d steps?\), .*; report: .*\n", done.stdout)
         (archive,) = (cache / "barnabas").iterdir()
         assert archive.suffix == ".jsa"
+    archive.unlink()  # 150 MB, and pytest keeps the directories of several runs
     assert lake_ids(bench) == [1]
 
 
