@@ -26,7 +26,7 @@ from barnabas.spark.database.dialects import MYSQL, POSTGRESQL, SQLITE
 log = logging.getLogger(__name__)
 
 CHUNK_ROWS = 5_000
-"""Rows of one transaction in SQLite: so many that a commit costs little, so few that other tasks get their turn."""
+"""Rows of one transaction in SQLite: enough that a commit costs little, few enough that other tasks get their turn."""
 FILE_BYTES = 32 << 20
 STATEMENT_BYTES = 1 << 20
 """Of one INSERT: far below what servers take (max_allowed_packet, 16 MB or more by default)."""

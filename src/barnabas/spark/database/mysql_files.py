@@ -23,7 +23,7 @@ class LoadingConnection(Connection):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, local_infile=True)
-        self._local_infile = False  # the server was told that files can be loaded, but none is now
+        self._local_infile = False  # the server knows that files can be loaded, but none is now
 
     @contextmanager
     def sending(self, file: str) -> Iterator[None]:

@@ -137,7 +137,7 @@ def _bars(places: Sequence[datetime | None], found: Mapping[datetime, int], unit
 
 
 def _labelled(places: Sequence[datetime | None], unit: _Unit) -> dict[int, str]:
-    """Ticks that do not touch: the first bar, those after gaps, and then the large ones, or every so many."""
+    """Ticks that do not touch: the first bar, those after gaps, and then the large ones, or every Nth."""
     step = -(-len(places) // _TICKS)
     ticks: dict[int, str] = {}
     last = -step

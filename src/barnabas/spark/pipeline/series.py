@@ -122,7 +122,7 @@ def bridged(line: Sequence[Column | None], most: int) -> list[Column | None]:
 
 
 def columns(segments: Iterable[Segment], start: float, end: float, count: int) -> list[Column | None]:
-    """The segments from `start` to `end` in so many columns; None where there is none."""
+    """The segments from `start` to `end` in N columns; None where there is none."""
     width = (end - start) / count or 1.0
     lows: list[float | None] = [None] * count
     highs: list[float | None] = [None] * count
