@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.spark.pipeline.definition_file import parse_pipeline
+from barnabas.spark.pipeline.paths import is_direct_by_design
 from barnabas.spark.pipeline.runner import run_pipeline
 from barnabas.spark.pipeline.session import spark_session
 from barnabas.spark.pipeline.state import State
@@ -24,7 +25,8 @@ def main(text: str, place: str, jobs: int = 1) -> dict[str, Any]:
     began = time.perf_counter()
     seconds: dict[str, Any] = {}
     first = parse_pipeline(text, "pipeline.yaml", {"PLACE": place, "JOB": "first"})
-    with spark_session("benchmark", None, first.spark, Path(place, "session")) as spark:
+    is_direct = is_direct_by_design(first)
+    with spark_session("benchmark", None, first.spark, Path(place, "session"), is_direct=is_direct) as spark:
         seconds["session"] = time.perf_counter() - began
         for number in range(jobs):
             variables = {"PLACE": f"{place}/{number}", "JOB": f"{Path(place).name}-{number}"}

@@ -33,7 +33,7 @@ TIMEOUT_S = 1800
 SMALL_SCHEMA = "id BIGINT, user STRING, amount DOUBLE, at TIMESTAMP"
 WIDE_SCHEMA = (
     "id BIGINT, at TIMESTAMP, user STRUCT<id: BIGINT, name: STRING, tags: ARRAY<STRING>>, "
-    "items: ARRAY<STRUCT<sku: STRING, count: INT, price: DECIMAL(10,2)>>, attributes: MAP<STRING, STRING>, note: STRING"
+    "items ARRAY<STRUCT<sku: STRING, count: INT, price: DECIMAL(10,2)>>, attributes MAP<STRING, STRING>, note STRING"
 )
 PIPELINE = """
 name: benchmark-${{JOB}}

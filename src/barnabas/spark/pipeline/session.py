@@ -26,8 +26,15 @@ _SETTINGS = {
     "spark.python.daemon.module": worker_daemon.__name__,
 }
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-_QUICK_START = "-XX:TieredStopAtLevel=1"
+_NEVER_OPTIMIZING = ("-XX:TieredStopAtLevel=1",)
 """Half of a JVM's time in its first seconds goes into optimizing code, which pays only where rows pass through it."""
+_OPTIMIZING_LATE = (
+    "-XX:Tier4InvocationThreshold=100000",
+    "-XX:Tier4MinInvocationThreshold=20000",
+    "-XX:Tier4CompileThreshold=300000",
+    "-XX:Tier4BackEdgeThreshold=800000",
+)
+"""Twenty times Java's own numbers: what is worth it are the loops over rows, not all that starts and plans a job."""
 _LOGGING = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -68,7 +75,7 @@ def spark_session(
     is_recorded = records_classes and not archive.options
     with archive.recording(end_jvm) if is_recorded else nullcontext(archive.options) as of_classes:
         java_options = [f"-Dlog4j2.configurationFile={log_settings.as_uri()}", *of_classes]
-        java_options += [_QUICK_START] if is_direct else []
+        java_options += _NEVER_OPTIMIZING if is_direct else _OPTIMIZING_LATE
         java_options += [settings[_JAVA_OPTIONS]] if _JAVA_OPTIONS in settings else []
         builder = SparkSession.builder.master(master or DEFAULT_MASTER).appName(f"barnabas pipeline {name}")
         for key, value in {**_SETTINGS, **settings, _JAVA_OPTIONS: " ".join(java_options)}.items():
