@@ -100,12 +100,12 @@ def test_a_pipeline_is_planned_run_told_audited_and_compacted(
     assert printed(pipeline("status", file, "-o", "json"))["lag"] == 25
     plan = printed(pipeline("plan", file, "-o", "json"))
     assert [(each["sink"], each["fed_by"], each["to_read"]) for each in plan["sinks"]] == [
-        ("dead-letters", "offsets", 25),
         ("lake", "offsets", 25),
+        ("dead-letters", "offsets", 25),
     ]
     assert [(each["path"], each["reason"]) for each in plan["sinks"]] == [
-        ("spark", "the rows need Spark"),
         ("direct", "tasks decode and write with Arrow"),
+        ("spark", "bad records are sent by Spark"),
     ]
     assert [(each["batch"], each["from"], each["to"]) for each in plan["batches"]] == [(0, 0, 20), (1, 20, 25)]
     ran = pipeline("run", file, "--progress", "json", "--json", bench.place / "more.jsonl", "-o", "json")

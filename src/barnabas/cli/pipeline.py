@@ -201,10 +201,14 @@ def _show_totals(name: str, totals: Totals, seconds: float, report: Path, output
         "batches": totals.batches,
         "records": totals.records,
         "rows": totals.rows,
+        "left_to_spark": totals.unsure,
         "seconds": round(seconds, 3),
         "report": str(report),
     }
     rows = ", ".join(f"{counted(count, 'row')} to {sink}" for sink, count in totals.rows.items()) or "no rows"
     steps = counted(totals.batches, "step")
+    if totals.unsure:
+        share = f"{100 * totals.unsure / max(1, totals.records):.2g} %"
+        rows += f", {counted(totals.unsure, 'record')} ({share}) decoded by Spark"
     work = f"{counted(totals.records, 'record')} in {duration_shown(seconds)} ({steps}), {rows}"
     show(found, output, f"pipeline {name}: {work}; report: {report}")

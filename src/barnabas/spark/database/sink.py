@@ -134,15 +134,16 @@ class DatabaseSink:
             create_staging(session, table, columns, self._settings.key)
         try:
             staging = Staging(self._database, table, columns, self._settings.key, sorted(batch.end))
+            unsure = 0
             with explained(self._table):
                 if isinstance(rows, DirectRows):
-                    filled = stage_direct(self._prepared(), rows, batch, staging)
+                    filled, unsure = stage_direct(self._prepared(), rows, batch, staging)
                 else:
                     filled = stage(rows, staging)
             names = [column.name for column in columns]
             target = Target(self._table, names, self._settings.key, self._settings.latest_by)
             with self._database.connected() as session:
-                return Written(merge(Notes(session, self._key), batch, filled, table, target))
+                return Written(merge(Notes(session, self._key), batch, filled, table, target), unsure=unsure)
         finally:
             drop_staging(self._database, [table])
 

@@ -32,8 +32,11 @@ def stage(frame: DataFrame, staging: Staging) -> list[Filled]:
     return [Filled(row.task, row.attempt, row.rows) for row in staged.collect()]
 
 
-def stage_direct(spark: SparkSession, rows: DirectRows, batch: Batch, staging: Staging) -> list[Filled]:
-    """Stage the rows of a batch in the tasks that read it; those that they are unsure of are decoded by Spark."""
+def stage_direct(spark: SparkSession, rows: DirectRows, batch: Batch, staging: Staging) -> tuple[list[Filled], int]:
+    """Stage the rows of a batch in the tasks that read it; those that they are unsure of are decoded by Spark.
+
+    Returns the number of records that were left to Spark, too.
+    """
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
@@ -43,7 +46,9 @@ def stage_direct(spark: SparkSession, rows: DirectRows, batch: Batch, staging: S
     target = StagingTarget(staging, to_arrow_schema(needed, timezone="UTC"))
     with loaded(spark, rows, batch.ranges, batch.ranges, target) as found:
         filled = [Filled(row.task, row.attempt, row.rows) for row in found.written]
-        return [*filled, *stage(rows.decode(found.records), staging)] if found.unsure else filled
+        if found.unsure:
+            filled += stage(rows.decode(found.records), staging)
+        return filled, found.unsure
 
 
 def _needed(staging: Staging, columns: list[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ def loaded(
     """Load the offsets `wanted`, each of which lies in one of the ranges.
 
     What tasks return is kept by Spark until the end of the context, so that records which Spark has to decode are not
-    fetched again.
+    fetched again, or for those who look for bad ones among them.
     """
     from pyspark import StorageLevel
     from pyspark.sql import functions as f
@@ -47,16 +47,20 @@ def loaded(
     tasks = min(spark.sparkContext.defaultParallelism, sum(one.size for one in wanted) // WORTH_A_TASK)
     pieces = split_ranges(wanted, min_partitions=tasks, max_records=rows.max_records_per_task)
     columns = rows.reading.columns
-    frame = _results(spark, rows.reading, pieces, ranges, target).persist(StorageLevel.DISK_ONLY)
-    try:
+    with ExitStack() as stack:
+        frame = _results(spark, rows.reading, pieces, ranges, target).persist(StorageLevel.DISK_ONLY)
+        stack.callback(frame.unpersist)
         found = frame.where(f.col("kind") != UNSURE).drop(*columns).collect()
-        yield Loaded(
+        load = Loaded(
             written=[row for row in found if row.kind == WRITTEN],
             unsure=sum(row.unsure for row in found if row.kind == DONE),
             records=frame.where(f.col("kind") == UNSURE).select(*columns),
         )
-    finally:
-        frame.unpersist()
+        yield load
+        if rows.unsure is not None and load.unsure:
+            rows.unsure.keep(rows.source, wanted, load.records, stack.pop_all().close)
+        elif rows.unsure is not None:
+            rows.unsure.keep(rows.source, wanted, None)
 
 
 def unsure_records(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from barnabas.spark.decoding import Decoding
     from barnabas.spark.direct.task import ArrowFunction
+    from barnabas.spark.direct.unsure import UnsureRecords
     from barnabas.spark.options import ReadOptions
 
 
@@ -37,3 +38,6 @@ class DirectRows:
     decode: Callable[[DataFrame], DataFrame]
     """The rows of raw records by way of Spark, for those that the tasks are unsure of."""
     max_records_per_task: int
+    source: str
+    unsure: UnsureRecords | None = None
+    """Where the records are kept that the tasks are unsure of, if somebody looks for bad ones."""

@@ -28,15 +28,19 @@ def stage_direct(
     wanted: Sequence[OffsetRange],
     how: Staging,
     schema: StructType,
-) -> list[StagedFile]:
-    """Load the offsets `wanted`, which lie within the ranges, into files with the columns of the schema."""
+) -> tuple[list[StagedFile], int]:
+    """Load the offsets `wanted`, which lie within the ranges, into files with the columns of the schema.
+
+    Returns the number of records that were left to Spark, too.
+    """
     from barnabas.spark.direct.job import loaded
 
     with loaded(spark, rows, wanted, ranges, hour_files_target(fs, directory, schema, how)) as found:
         staged = checked_files(found.written, fs)
         if not found.unsure:
-            return staged
+            return staged, 0
         frame = rows.decode(found.records).to(schema)
         decoded = stage_with_arrow(fs, frame, f"{directory}/decoded-by-spark", ranges, how)
         # Of one range, Spark does not number the files; here they need numbers beside those of the tasks.
-        return [*staged, *(replace(file, range_index=0) if len(ranges) == 1 else file for file in decoded)]
+        numbered = [replace(file, range_index=0) if len(ranges) == 1 else file for file in decoded]
+        return [*staged, *numbered], found.unsure

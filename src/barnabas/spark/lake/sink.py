@@ -158,8 +158,9 @@ class LakeSink:
         columns = StructType.fromJson(dict(schema))
         staging = opened.lake.new_staging(ranges_name(ranges) if ranges else batch_name(batch.query_id, batch.number))
         how = self.settings.staging
+        unsure = 0
         if isinstance(rows, DirectRows):
-            staged = stage_direct(opened.spark, opened.fs, rows, staging, ranges, missing, how, columns)
+            staged, unsure = stage_direct(opened.spark, opened.fs, rows, staging, ranges, missing, how, columns)
         else:
             frame = _only(rows, batch, missing).to(columns)
             if self.direct_obstacle(()) is None and arrow_holds(columns):
@@ -176,7 +177,7 @@ class LakeSink:
             seen=self._seen(),
         )
         files = [WrittenFile(opened.fs.full(one.path), hour_text(one.hour), one.rows, one.size) for one in added]
-        return Written(sum(file.rows for file in files), tuple(files))
+        return Written(sum(file.rows for file in files), tuple(files), unsure)
 
     def missing(self, batch: Batch) -> Sequence[OffsetRange]:
         return self.lake.state().missing(batch.ranges)

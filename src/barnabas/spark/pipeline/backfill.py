@@ -67,7 +67,7 @@ def run_backfill(
     opened = open_job(backfill.pipeline, spark, backfill.state, functions_in, reporter, stop)
     with run_lock(backfill.lock_file, backfill.of), opened as job, opened_sinks(job) as sinks:
         feeds = sort_sinks(job, sinks)
-        run = OffsetRun(job, [*feeds.by_offsets, *feeds.by_tasks], Span(backfill.of, *find_span(job, backfill)))
+        run = OffsetRun(job, [*feeds.by_tasks, *feeds.by_offsets], Span(backfill.of, *find_span(job, backfill)))
         run.run()
         return run.totals
 

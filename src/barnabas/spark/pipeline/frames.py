@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from barnabas.spark.pipeline.paths import decoding_of, direct_chain, undecodable
 from barnabas.spark.pipeline.sinks import Offsets
 from barnabas.spark.pipeline.topics import Layout
 from barnabas.spark.pipeline.transforms import build_views, load_arrow_function, ship
-from barnabas.spark.ranges import OffsetRange
+from barnabas.spark.ranges import ranges_between
 from barnabas.spark.schema import spark_schema
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from barnabas.spark.direct.rows import DirectRows, Reading
+    from barnabas.spark.direct.unsure import UnsureRecords
 
 Views = Mapping[str, "DataFrame"]
 _WHOLE_RECORD = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
@@ -81,8 +82,11 @@ class Frames:
             rows[name] = self._rows(decoder, records)
         return self._build(rows)
 
-    def direct(self, layout: Layout, view: str) -> DirectRows:
-        """A view that `paths` has found fit for the direct path, for tasks to load."""
+    def direct(self, layout: Layout, view: str, unsure: UnsureRecords) -> DirectRows:
+        """A view that `paths` has found fit for the direct path, for tasks to load.
+
+        Where there are dead letters, the records that they are unsure of are kept whole.
+        """
         from barnabas.spark.direct.rows import DirectRows
 
         source, transforms = direct_chain(self._pipeline, view)
@@ -94,8 +98,16 @@ class Frames:
         def decode(records: DataFrame) -> DataFrame:
             return self._build({source.name: self._rows(decoder, records)}, only=[source, *transforms])[view]
 
-        reading = replace(self._reading(layout, decoder, decoder.columns), functions=functions)
-        return DirectRows(reading, self.rehearsal[view].schema, decode, self._pipeline.max_records_per_task)
+        has_letters = self._pipeline.dead_letters is not None
+        reading = self._reading(layout, decoder, _WHOLE_RECORD if has_letters else decoder.columns)
+        return DirectRows(
+            reading=replace(reading, functions=functions),
+            schema=self.rehearsal[view].schema,
+            decode=decode,
+            max_records_per_task=self._pipeline.max_records_per_task,
+            source=source.name,
+            unsure=unsure if has_letters else None,
+        )
 
     def _reading(self, layout: Layout, decoder: Decoder, columns: Sequence[str]) -> Reading:
         """Of a source itself."""
@@ -111,16 +123,26 @@ class Frames:
             key=source.key,
         )
 
-    def bad_records(self, layout: Layout, start: Offsets, end: Offsets) -> dict[str, DataFrame]:
-        """By source, the raw records between offsets that cannot be read, with all that belongs to them."""
+    def bad_records(
+        self, layout: Layout, start: Offsets, end: Offsets, unsure: UnsureRecords | None = None
+    ) -> dict[str, DataFrame]:
+        """By source, the raw records between offsets that cannot be read, with all that belongs to them.
+
+        They are read again only if loads have not left them among the unsure ones.
+        """
+        from pyspark.sql import DataFrame
+
         from barnabas.spark.direct.job import unsure_records
 
         found = {}
         for name, decoder in self.decoders.items():
             starts, ends = layout.part(name, start), layout.part(name, end)
-            if undecodable(self._spark, decoder) is None:
+            ranges = ranges_between(starts, ends)
+            kept = None if unsure is None else unsure.among(name, ranges)
+            if kept is not None:
+                records = reduce(DataFrame.union, kept, self._nothing(spark_schema(_WHOLE_RECORD)))
+            elif undecodable(self._spark, decoder) is None:
                 reading = self._reading(layout, decoder, _WHOLE_RECORD)
-                ranges = [OffsetRange(*where, first, ends[where]) for where, first in starts.items()]
                 records = unsure_records(self._spark, reading, ranges, self._pipeline.max_records_per_task)
             else:
                 records = self._range(decoder.source, _WHOLE_RECORD, starts, ends)

@@ -15,7 +15,7 @@ from barnabas.spark.pipeline import dead_letters
 from barnabas.spark.pipeline.definition import DEAD_LETTERS, Mode
 from barnabas.spark.pipeline.job import Job, Totals
 from barnabas.spark.pipeline.origin import check_within, find_origin, tell_removed
-from barnabas.spark.pipeline.paths import BY_SPARK, Choice, Path
+from barnabas.spark.pipeline.paths import Choice, Path
 from barnabas.spark.pipeline.plan import batch_of, earliest, is_new, next_plan, position
 from barnabas.spark.pipeline.progress import Meter
 from barnabas.spark.pipeline.sinks import Batch, Offsets, Sink, Written
@@ -36,7 +36,7 @@ class OffsetSink:
     sink: Sink
     view: str | None
     sources: tuple[str, ...]
-    choice: Choice = BY_SPARK
+    choice: Choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,8 @@ class OffsetRun:
         self._span = span
         self._query_id = job.state.query_id()
         self._positions: dict[str, Positions] = {}
+        self._reads_rows = any(each.view is not None for each in sinks)
+        """Else other ways of the run read the records, and count them."""
         self._done = {each.sink.name: None if span else each.sink.done_offsets() for each in sinks}
         last = job.state.last_plan()
         self._number = 0 if last is None else last.number + 1
@@ -66,8 +68,9 @@ class OffsetRun:
         """`between` is called between batches, for those who have to look after other things meanwhile."""
         job = self._job
         goes_on = job.pipeline.mode is Mode.MICRO_BATCH
-        layout = job.layout()
-        latest = self._span.end if self._span else job.topics.latest(layout)
+        layout, latest = job.at_start
+        if self._span:
+            latest = self._span.end
         self._place(layout, latest)
         meter = Meter(job.pipeline.name, "offsets", time.monotonic(), earliest(self._positions.values()))
         while not job.stop.is_set:
@@ -128,14 +131,16 @@ class OffsetRun:
                 written[each.sink.name] = each.sink.write(frame_of(each, batch), batch)
                 seconds[each.sink.name] = round(time.monotonic() - sink_began, 3)
                 self._positions[each.sink.name].update(batch.end)
-        self.totals.add(plan.size, written)
+        records = plan.size if self._reads_rows else 0
+        self.totals.add(records, written)
+        self._job.unsure.release(self._positions.get(DEAD_LETTERS, {}))
         now = time.monotonic()
         self._job.reporter.report(
             meter.progress(
                 now=now,
                 wall=time.time(),
                 batch=plan.number,
-                records=plan.size,
+                records=records,
                 batch_seconds=now - began,
                 done=earliest(self._positions.values()),
                 latest=latest,
@@ -153,11 +158,11 @@ class OffsetRun:
 
         def frame_of(each: OffsetSink, batch: Batch) -> DataFrame | DirectRows:
             if each.view is None:
-                bad = frames.bad_records(layout, batch.start, batch.end)
+                bad = frames.bad_records(layout, batch.start, batch.end, self._job.unsure)
                 name = self._span.pipeline if self._span else self._job.pipeline.name
                 return dead_letters.dead_letters(bad, frames.decoders, name)
             if each.choice.path is Path.DIRECT:
-                return frames.direct(layout, each.view)
+                return frames.direct(layout, each.view, self._job.unsure)
             key = repr(sorted(batch.start.items()))
             if key not in made:
                 made[key] = frames.of_ranges(layout, batch.start, batch.end, plan.tables)

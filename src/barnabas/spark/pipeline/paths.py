@@ -50,7 +50,7 @@ class SinkFeed:
     reason: str
 
 
-BY_SPARK = Choice(Path.SPARK, "the rows need Spark")
+OF_BAD_RECORDS = Choice(Path.SPARK, "bad records are sent by Spark")
 
 
 def is_direct_by_design(pipeline: Pipeline) -> bool:

@@ -73,6 +73,8 @@ class Progress:
     """The parts of `batch_seconds` that sinks took one after the other; empty if there is but one."""
     files: Mapping[str, FilesWritten] = field(default_factory=dict)
     """Added in this batch, by sink; sinks that do not write files are not in it."""
+    unsure: int = 0
+    """Records that tasks of the direct path left to Spark, being unsure how to decode them."""
 
     @property
     def began(self) -> float:
@@ -156,5 +158,6 @@ class Meter:
             partitions=partitions,
             ranges=tuple(each for each in ranges if each.size),
             files=files_written(written),
+            unsure=sum(each.unsure for each in written.values()),
             **more,
         )

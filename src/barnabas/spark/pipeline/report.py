@@ -124,12 +124,17 @@ def _tiles(summary: RunSummary) -> Markup:
         size = size_shown(sum(sink.size_bytes for sink in sinks.values()))
         tiles.append(tile("Written", size, f"in {counted(files, 'file')}"))
     tiles.append(tile("Lag at the end", f"{summary.lag:,}", "records"))
+    if summary.unsure:
+        tiles.append(tile("Left to Spark", f"{summary.unsure:,}", _of_records(summary.unsure, summary.records)))
     bad = summary.dead_letters
-    share = f"{100 * bad / summary.records:.2g} % of the records" if bad and summary.records else ""
-    tiles.append(tile("Dead letters", f"{bad:,}", share, "bad" if bad else ""))
+    tiles.append(tile("Dead letters", f"{bad:,}", _of_records(bad, summary.records), "bad" if bad else ""))
     tiles += _state_tiles(summary)
     rows = -(-len(tiles) // _MOST_IN_A_ROW)
     return element("dl", joined(*tiles), class_="tiles", style=f"--columns:{-(-len(tiles) // rows)}")
+
+
+def _of_records(part: int, records: int) -> str:
+    return f"{100 * part / records:.2g} % of the records" if part and records else ""
 
 
 def _state_tiles(summary: RunSummary) -> list[Markup]:

@@ -121,6 +121,8 @@ def summary(progress: Progress) -> str:
         parts.append(f"watermark {progress.watermark}")
     if progress.state_rows is not None:
         parts.append(f"state {progress.state_rows:,} rows, {(progress.state_bytes or 0) / 1e6:.1f} MB")
+    if progress.unsure:
+        parts.append(f"{progress.unsure:,} left to Spark")
     if progress.dead_letters:
         parts.append(f"{progress.dead_letters:,} dead letters")
     return ", ".join(parts)

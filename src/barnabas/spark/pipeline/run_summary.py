@@ -76,6 +76,7 @@ class RunSummary:
         self.ending = Ending.FINISHED
         self.error: str | None = None
         self.dead_letters = 0
+        self.unsure = 0
         self.queries: dict[str, QuerySummary] = {}
         self.sinks: dict[str, SinkSummary] = {}
         self.sink_feeds: Sequence[SinkFeed] = ()
@@ -92,6 +93,7 @@ class RunSummary:
             self.queries[progress.query] = QuerySummary(first_lag, progress)
         self.queries[progress.query].add(progress)
         self.dead_letters += progress.dead_letters
+        self.unsure += progress.unsure
         for sink, rows in progress.rows.items():
             summary = self.sinks.setdefault(sink, SinkSummary())
             summary.rows += rows

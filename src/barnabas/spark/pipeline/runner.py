@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.spark import worker_python
+from barnabas.spark.direct.unsure import UnsureRecords
 from barnabas.spark.pipeline import dead_letters
 from barnabas.spark.pipeline.across import meetings, one_load_only
 from barnabas.spark.pipeline.definition import DEAD_LETTERS, Emit, Mode, Pipeline, SinkDefinition, Source
@@ -21,7 +22,7 @@ from barnabas.spark.pipeline.job import Job, Totals
 from barnabas.spark.pipeline.lock import run_lock
 from barnabas.spark.pipeline.offset_run import OffsetRun, OffsetSink
 from barnabas.spark.pipeline.paths import Path as RowPath
-from barnabas.spark.pipeline.paths import SinkFeed, choose_path
+from barnabas.spark.pipeline.paths import OF_BAD_RECORDS, SinkFeed, choose_path
 from barnabas.spark.pipeline.reporters import FeedReporter, Reporter, Reporters
 from barnabas.spark.pipeline.sinks import Sink, SinkContext, TaskSink, sink_kind
 from barnabas.spark.pipeline.state import State
@@ -52,10 +53,10 @@ def run_pipeline(
         loads = [TaskRun(job, each) for each in feeds.by_tasks]
         try:
             stream_run.start()
-            if feeds.by_offsets:
-                offset_run.run(between=stream_run.report)
             for load in loads:
                 load.run()
+            if feeds.by_offsets:
+                offset_run.run(between=stream_run.report)
             stream_run.wait()
         finally:
             stream_run.close()
@@ -92,7 +93,11 @@ def _unlocked_job(
     pipeline: Pipeline, spark: SparkSession, state: State, functions_in: Path, reporter: Reporter, stop: StopRequest
 ) -> Iterator[Job]:
     with TopicOffsets(pipeline.cluster) as topics, own_session(spark) as own:
-        yield Job(pipeline, own, Frames(own, pipeline, functions_in), topics, state, reporter, stop)
+        unsure = UnsureRecords()
+        try:
+            yield Job(pipeline, own, Frames(own, pipeline, functions_in), topics, state, reporter, stop, unsure)
+        finally:
+            unsure.release()
 
 
 @contextmanager
@@ -155,7 +160,7 @@ class Feeds:
     """How the sinks of a run get their rows."""
 
     by_offsets: Sequence[OffsetSink]
-    """Batch after batch, the same for all of them; dead letters come first."""
+    """Batch after batch, the same for all of them. Dead letters come last: loads have found the bad records by then."""
     by_tasks: Sequence[OffsetSink]
     """In mode batch, where every task may count by itself."""
     streams: Sequence[StreamSink]
@@ -176,9 +181,6 @@ def sort_sinks(job: Job, sinks: Mapping[str, Sink]) -> Feeds:
     by_offsets: list[OffsetSink] = []
     by_tasks: list[OffsetSink] = []
     streams: list[StreamSink] = []
-    if DEAD_LETTERS in sinks:
-        everything = tuple(source.name for source in pipeline.sources)
-        by_offsets.append(OffsetSink(sinks[DEAD_LETTERS], None, everything))
     for definition in pipeline.sinks:
         sink, view = sinks[definition.name], definition.head.from_
         driving = tuple(source.name for source in pipeline.driving_sources(view))
@@ -190,6 +192,9 @@ def sort_sinks(job: Job, sinks: Mapping[str, Sink]) -> Feeds:
             choice = choose_path(pipeline, definition, sink, views[view].columns, job.frames.decoders, job.spark)
             in_tasks = pipeline.mode is Mode.BATCH and not met[view] and isinstance(sink, TaskSink)
             (by_tasks if in_tasks else by_offsets).append(OffsetSink(sink, view, driving, choice))
+    if DEAD_LETTERS in sinks:
+        everything = tuple(source.name for source in pipeline.sources)
+        by_offsets.append(OffsetSink(sinks[DEAD_LETTERS], None, everything, OF_BAD_RECORDS))
     feeds = Feeds(by_offsets, by_tasks, streams)
     if isinstance(job.reporter, FeedReporter):
         job.reporter.feeds(feeds.described())
@@ -252,4 +257,5 @@ def _sum(parts: Sequence[Totals]) -> Totals:
         total.batches += part.batches
         total.records += part.records
         total.rows.update(part.rows)
+        total.unsure += part.unsure
     return total

@@ -77,6 +77,8 @@ class Written:
     rows: int
     files: tuple[WrittenFile, ...] = ()
     """Of a sink of files that knows them."""
+    unsure: int = 0
+    """Records that the tasks of the direct path left to Spark."""
 
 
 NOTHING = Written(0)

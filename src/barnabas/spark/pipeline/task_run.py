@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TaskRun:
-    """Loads one sink, up to what is there when it begins."""
+    """Loads one sink, up to what was there when the run began."""
 
     def __init__(self, job: Job, target: OffsetSink) -> None:
         self._job = job
@@ -36,8 +36,7 @@ class TaskRun:
         job, sink, view = self._job, self._target.sink, self._target.view
         assert isinstance(sink, TaskSink)
         assert view is not None
-        layout = job.layout()
-        latest = job.topics.latest(layout)
+        layout, latest = job.at_start
         before = sink.done_offsets()
         check_within(sink.name, before or {}, latest)
         origin = layout.parts(self._target.sources, find_origin(job.pipeline, job.topics, layout, job.state))
@@ -60,7 +59,7 @@ class TaskRun:
         def rows_of(part: Batch) -> DataFrame | DirectRows:
             began[part.ranges] = time.monotonic()
             if self._target.choice.path is Path.DIRECT:
-                return job.frames.direct(layout, view)
+                return job.frames.direct(layout, view, job.unsure)
             return job.frames.of_ranges(layout, part.start, part.end, latest)[view]
 
         sink.write_tasks(

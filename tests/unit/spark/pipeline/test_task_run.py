@@ -8,8 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from barnabas.client.metadata import TopicPartition
+from barnabas.spark.direct.unsure import UnsureRecords
 from barnabas.spark.pipeline.definition_file import parse_pipeline
 from barnabas.spark.pipeline.offset_run import OffsetSink
+from barnabas.spark.pipeline.paths import Choice
+from barnabas.spark.pipeline.paths import Path as RowPath
 from barnabas.spark.pipeline.progress import Progress
 from barnabas.spark.pipeline.sinks import Batch, Offsets, Written
 from barnabas.spark.pipeline.state import State
@@ -56,6 +59,8 @@ def test_a_load_that_goes_on_ends_without_lag(tmp_path: Path) -> None:
     told: list[Progress] = []
     topics = SimpleNamespace(latest=lambda layout: {ZERO: 35}, start=lambda *_: {ZERO: 0}, earliest=lambda _: {ZERO: 0})
     job: Any = SimpleNamespace(
+        unsure=UnsureRecords(),
+        at_start=(Layout({"orders": [TopicPartition(*ZERO)]}, {}), {ZERO: 35}),
         pipeline=parse_pipeline(ORDERS, "shop.yaml", {}),
         topics=topics,
         state=State(tmp_path),
@@ -65,7 +70,7 @@ def test_a_load_that_goes_on_ends_without_lag(tmp_path: Path) -> None:
         frames=SimpleNamespace(of_ranges=lambda *_: {"orders": None}),
     )
     sink: Any = Gapped()
-    TaskRun(job, OffsetSink(sink, "orders", ("orders",))).run()
+    TaskRun(job, OffsetSink(sink, "orders", ("orders",), Choice(RowPath.SPARK, "a test"))).run()
     assert [(each.records, each.lag) for each in told] == [(10, 5), (5, 0)]
     assert [(at.start, at.done) for at in told[-1].partitions] == [(20, 35)]
     assert [each.ranges for each in told] == [(OffsetRange(*ZERO, 0, 10),), (OffsetRange(*ZERO, 30, 35),)]
