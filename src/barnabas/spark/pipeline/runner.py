@@ -21,8 +21,8 @@ from barnabas.spark.pipeline.frames import Frames
 from barnabas.spark.pipeline.job import Job, Totals
 from barnabas.spark.pipeline.lock import run_lock
 from barnabas.spark.pipeline.offset_run import OffsetRun, OffsetSink
-from barnabas.spark.pipeline.paths import Path as RowPath
 from barnabas.spark.pipeline.paths import OF_BAD_RECORDS, SinkFeed, choose_path
+from barnabas.spark.pipeline.paths import Path as RowPath
 from barnabas.spark.pipeline.reporters import FeedReporter, Reporter, Reporters
 from barnabas.spark.pipeline.sinks import Sink, SinkContext, TaskSink, sink_kind
 from barnabas.spark.pipeline.state import State
