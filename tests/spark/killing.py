@@ -3,7 +3,7 @@
 The pipeline runs as its users run it, as a process of its own. Records arrive in waves; while a wave is worked on,
 something is killed with SIGKILL at a moment that a seed chooses. What dies and takes the pipeline with it is started
 again, until everything has arrived. So is an offline load, which comes to its end by itself and is wanted again for
-every wave. Then the rows are compared with those of an undisturbed run.
+every wave. Then the rows are compared with those of an undisturbed run, and so are dead letters: some records are torn.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from barnabas import NewRecord
 from barnabas.spark import worker_daemon
 from barnabas.sync import Admin, Producer
 from tests.peers import BarnabasServer, free_port
-from tests.spark.landings import Landing, Row
+from tests.spark import arrow_functions
+from tests.spark.landings import Landing, Row, committed
 from tests.spark.quick import QUICK_SPARK
 
 TOPIC = "orders"
@@ -51,6 +52,8 @@ class Way:
     """How a pipeline works through the records."""
 
     mode: str
+    transform: str = "sql"
+    """Or ARROW: the same rows on the direct path, where sinks have one."""
     records_per_batch: int | None = None
     records_per_task: int = 1_000_000
 
@@ -59,6 +62,7 @@ STEADY = Way("micro-batch", records_per_batch=BATCH)
 """Batch after batch, without an end."""
 OFFLINE = Way("batch", records_per_task=TASK)
 """Up to now, in tasks that are committed in any order."""
+ARROW = "arrow"
 UNDISTURBED = Way("available-now")
 
 
@@ -83,7 +87,7 @@ class Orders:
         return f"127.0.0.1:{self._port}"
 
     def send_wave(self) -> None:
-        values = [json.dumps(_order(number)).encode() for number in range(self.sent, self.sent + WAVE)]
+        values = [_value(number) for number in range(self.sent, self.sent + WAVE)]
         with Producer(self.address) as producer:
             producer.send_many(TOPIC, [NewRecord(value, b"%d" % (place % 7)) for place, value in enumerate(values)])
         self.sent += WAVE
@@ -98,10 +102,22 @@ class Orders:
 
     def expected(self) -> Counter[Row]:
         """What the pipeline makes of the records."""
-        orders = [_order(number) for number in range(self.sent)]
+        orders = [_order(number) for number in range(self.sent) if not _is_torn(number)]
         return Counter(
             (order["id"], order["customer"].upper(), order["amount"] * 2) for order in orders if order["id"] % 10
         )
+
+    def torn(self) -> Counter[bytes]:
+        return Counter(_value(number) for number in range(self.sent) if _is_torn(number))
+
+
+def _value(number: int) -> bytes:
+    value = json.dumps(_order(number)).encode()
+    return value[:-5] if _is_torn(number) else value
+
+
+def _is_torn(number: int) -> bool:
+    return number % 10 == 3
 
 
 def _order(number: int) -> dict[str, Any]:
@@ -120,16 +136,24 @@ def definition(name: str, way: Way, address: str, landings: Mapping[str, Landing
         "max_records_per_batch": way.records_per_batch,
         "max_records_per_task": way.records_per_task,
         "sources": [{"name": "orders", "topics": [TOPIC], "schema": "id BIGINT, customer STRING, amount DOUBLE"}],
-        "transforms": [
-            {
-                "name": "doubled",
-                "sql": "SELECT id, upper(customer) AS customer, amount * 2 AS amount, _topic, _partition, _offset,"
-                " _timestamp FROM orders WHERE id % 10 <> 0",
-            }
-        ],
+        "transforms": [{"name": "doubled", **_TRANSFORMS[way.transform]}],
         "sinks": [{"name": sink, "from": "doubled", **landing.settings} for sink, landing in landings.items()],
+        "dead_letters": {"topic": _letters(name)},
         "spark": {**QUICK_SPARK, **settings},
     }
+
+
+def _letters(pipeline: str) -> str:
+    return f"{pipeline}.dead"
+
+
+_TRANSFORMS = {
+    "sql": {
+        "sql": "SELECT id, upper(customer) AS customer, amount * 2 AS amount, _topic, _partition, _offset, _timestamp"
+        " FROM orders WHERE id % 10 <> 0",
+    },
+    ARROW: {"from": "orders", "arrow": f"{arrow_functions.__name__}.{arrow_functions.doubled.__name__}"},
+}
 
 
 class PipelineProcess:
@@ -291,6 +315,9 @@ def disturb(
             found, right = landing.rows(orders.address), undisturbed[sink].rows(orders.address)
             assert right == expected, f"{sink}, undisturbed: {_difference(right, expected)}"
             assert found == right, f"{sink}: {_difference(found, right)}"
+        for name in pipelines:
+            letters = Counter(record.value for record in committed(orders.address, _letters(name), partitions=1))
+            assert letters == orders.torn(), f"dead letters, {name}: {_difference(letters, orders.torn())}"
     except BaseException:
         for each, _ in pipelines.values():
             print(f"seed {seed}\n{each.tail()}", file=sys.stderr)
@@ -337,6 +364,6 @@ def _kill(victim: Victim, process: PipelineProcess, orders: Orders, chance: rand
             each.kill()
 
 
-def _difference(found: Counter[Row], expected: Counter[Row]) -> str:
+def _difference(found: Counter[Any], expected: Counter[Any]) -> str:
     lost, more = expected - found, found - expected
     return f"{lost.total()} rows lost: {sorted(lost)[:5]}; {more.total()} too many: {sorted(more)[:5]}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from barnabas import TopicPartition
+from barnabas import ConsumerRecord, TopicPartition
 from barnabas.spark.database.connections import Database
 from barnabas.spark.pipeline.errors import SinkError
 from barnabas.sync import Consumer
@@ -88,16 +88,21 @@ class Topic:
 
     def rows(self, address: str) -> Counter[Row]:
         found: Counter[Row] = Counter()
-        with Consumer(address, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
-            partitions = [TopicPartition(self._topic, number) for number in range(2)]
-            consumer.assign(partitions)
-            ends = consumer.end_offsets()
-            while any(consumer.position(partition) < ends[partition] for partition in partitions):
-                for record in consumer.poll(timeout_ms=200):
-                    order = json.loads(record.value)
-                    assert record.key == order["customer"].encode()
-                    found[order["id"], order["customer"], order["amount"]] += 1
+        for record in committed(address, self._topic, partitions=2):
+            order = json.loads(record.value)
+            assert record.key == order["customer"].encode()
+            found[order["id"], order["customer"], order["amount"]] += 1
         return found
+
+
+def committed(address: str, topic: str, partitions: int) -> Iterator[ConsumerRecord]:
+    """All records that count now."""
+    with Consumer(address, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+        places = [TopicPartition(topic, number) for number in range(partitions)]
+        consumer.assign(places)
+        ends = consumer.end_offsets()
+        while any(consumer.position(place) < ends[place] for place in places):
+            yield from consumer.poll(timeout_ms=200)
 
 
 class Delta:

@@ -3,9 +3,10 @@
     python -m tests.spark.soak --kills 30 --sinks topic,sqlite --seed 7
 
 For each kind of sink a pipeline runs while its driver, its Python workers and its broker are killed, thirty times in
-all; and `offline`, the load of a lake in tasks, while its driver is. Its rows must be those of an undisturbed run, row
-for row. A line for each sink tells what was done; the first that ends otherwise stops the soak, with the logs, and the
-seed with which it can be tried again.
+all; and `offline`, the load of a lake in tasks, while its driver is. Those that begin with `direct-` have their rows
+written by tasks, the others by way of Spark. The rows must be those of an undisturbed run, row for row, and so must the
+dead letters. A line for each sink tells what was done; the first that ends otherwise stops the soak, with the logs, and
+the seed with which it can be tried again.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from tests.peers import MariaDbServer, PostgresServer
-from tests.spark.killing import OFFLINE, STEADY, MakeLanding, Victim, disturb
+from tests.spark.killing import ARROW, OFFLINE, STEADY, MakeLanding, Victim, disturb
 from tests.spark.landings import Delta, Lake, Table, Topic
 
 
@@ -44,20 +46,25 @@ SERVED: Mapping[str, Callable[[Path], AbstractContextManager[MakeLanding]]] = {
     "mariadb": _on_mariadb,
     "postgresql": _on_postgresql,
 }
+BY_SPARK = (*PLAIN, *SERVED)
+DIRECT = tuple(f"direct-{sink}" for sink in BY_SPARK if sink not in ("topic", "delta"))
+"""The others are always written by Spark."""
 
 
-def soak(sink: str, kills: int, seed: int, directory: Path) -> None:
+def soak(name: str, kills: int, seed: int, directory: Path) -> None:
+    sink = name.removeprefix("direct-")
     # An offline load comes to its end by itself, and then has no worker that could be killed.
     way, mortal = (OFFLINE, [Victim.DRIVER]) if sink == "offline" else (STEADY, [*Victim])
+    way = replace(way, transform=ARROW) if name in DIRECT else way
     victims = [mortal[number % len(mortal)] for number in range(kills)]
     random.Random(seed).shuffle(victims)
     with ExitStack() as stack:
         make = stack.enter_context(SERVED[sink](directory)) if sink in SERVED else PLAIN[sink]
-        print(f"{sink}: {disturb({sink: make}, victims, directory, seed, patience_s=300, way=way)}", flush=True)
+        print(f"{name}: {disturb({sink: make}, victims, directory, seed, patience_s=300, way=way)}", flush=True)
 
 
 def main() -> int:
-    sinks = [*PLAIN, *SERVED]
+    sinks = [*BY_SPARK, *DIRECT]
     parser = argparse.ArgumentParser(description="Kill what runs pipelines, and compare the rows.")
     parser.add_argument("--kills", type=int, default=30, help="for each kind of sink")
     parser.add_argument("--sinks", default=",".join(sinks), help=f"some of {', '.join(sinks)}")

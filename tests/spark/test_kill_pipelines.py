@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from barnabas.spark.pipeline.definition_file import load_pipeline
 from barnabas.spark.pipeline.runner import run_pipeline
 from barnabas.spark.pipeline.state import State
 from barnabas.spark.pipeline.status import read_history
-from tests.spark.killing import OFFLINE, WAVE, PipelineProcess, Victim, disturb
+from tests.spark.killing import ARROW, OFFLINE, STEADY, WAVE, PipelineProcess, Victim, disturb
 from tests.spark.landings import Lake, Table, Topic
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def run_here(spark: SparkSession, tmp_path: Path) -> Callable[[PipelineProcess, 
 def test_a_pipeline_whose_driver_is_killed_loses_and_doubles_no_row(
     run_here: Callable[[PipelineProcess, float], None], tmp_path: Path
 ) -> None:
-    report = disturb({"sqlite": Table}, [Victim.DRIVER], tmp_path, SEED, run_alone=run_here)
+    way = replace(STEADY, transform=ARROW)
+    report = disturb({"sqlite": Table}, [Victim.DRIVER], tmp_path, SEED, run_alone=run_here, way=way)
     assert report.kills == {Victim.DRIVER: 1}
     assert report.starts >= 2
 
@@ -60,11 +62,13 @@ def test_a_pipeline_that_is_killed_again_and_again_loses_and_doubles_no_row(
 
 
 @pytest.mark.proof
+@pytest.mark.parametrize("transform", [ARROW, "sql"])
 @pytest.mark.timeout(600)
 def test_an_offline_load_whose_driver_is_killed_in_the_middle_goes_on_with_what_is_missing(
-    run_here: Callable[[PipelineProcess, float], None], tmp_path: Path
+    transform: str, run_here: Callable[[PipelineProcess, float], None], tmp_path: Path
 ) -> None:
-    report = disturb({"parquet": Lake}, [Victim.DRIVER], tmp_path, SEED, run_alone=run_here, way=OFFLINE)
+    way = replace(OFFLINE, transform=transform)
+    report = disturb({"parquet": Lake}, [Victim.DRIVER], tmp_path, SEED, run_alone=run_here, way=way)
     assert report.starts == 2
     told = [*read_history(State(tmp_path / "disturbed" / "state").history_file)]
     again = [each.batch for each in told].index(0, 1)
