@@ -23,7 +23,7 @@ setup: $(VENV)/.dev $(VENV)/.codec java ## Make .venv with everything that tests
 run: $(VENV)/.base ## Run a broker on 127.0.0.1:9092 (sets up only what the broker needs)
 	@exec $(BIN)/barnabas up $(ARGS)
 
-demo: $(VENV)/.spark java ## Clicks and orders through three brokers and Spark into tables, in two minutes
+demo: $(VENV)/.spark java ## Clicks and orders through three brokers and Spark into tables, in a minute
 	@exec $(BIN)/python -m examples.demo $(ARGS)
 
 # Four processes for two cores: many tests wait for other programs.

@@ -1,16 +1,15 @@
-"""All of it in two minutes: three brokers, a shop that writes clicks and orders, and the pipelines on Spark.
+"""All of it in a minute: three brokers, a shop that writes clicks and orders, and the pipelines on Spark.
 
     python examples/demo.py
 
 It starts a cluster of three brokers, fills its topics and goes on writing to them, runs every pipeline of
-examples/pipelines, the last of them live, and shows what has arrived in the lake, the tables and the topics. Brokers
-and data are gone afterwards; what stays is the report, whose path is the last line.
+examples/pipelines, the last of them live, and shows how fast they were and what has arrived in the lake, the tables and
+the topics. Brokers and data are gone afterwards; what stays is the report, whose path is the last line.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import sqlite3
@@ -25,6 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
@@ -46,14 +46,20 @@ from barnabas.testing import Cluster
 PIPELINES = Path(__file__).parent / "pipelines"
 LOADS = ("topic_to_lake.yaml", "orders_with_customers.yaml", "topic_to_mysql.yaml", "clickstream_sessions.yaml")
 LIVE = "windowed_counts.yaml"
-PAGES = ("/", "/search?q=shoes", "/search?q=hats", "/shoes/7", "/hats/3", "/cart", "/pay")
+PAGES = {"/": 20, "/search?q=shoes": 25, "/search?q=hats": 25, "/shoes/7": 12, "/hats/3": 12, "/cart": 4, "/pay": 2}
+"""With how often they are seen."""
 COUNTRIES = ("AT", "BR", "CZ", "DE", "JP", "NG")
 SPARK = {
     "spark.sql.shuffle.partitions": "2",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # for two minutes, compile less
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # for a minute, compile less
 }
-HISTORY_S = 600
+HISTORY_S = 6 * 3600
 """How far back the clicks go that are there at the start."""
+CHUNK = 50_000
+VISITORS = 300
+"""Who are in the shop at the same time."""
+CLICKS_OF_A_VISITOR = 20
+LIVE_CLICKS_PER_S = 2000
 
 
 class Shop:
@@ -64,6 +70,7 @@ class Shop:
         self._clicks = clicks
         self._random = random.Random(seed)
         self._closed = threading.Event()
+        self._clicked = 0
         self._orders = 0
         self._thread = threading.Thread(target=self._go_on, name="shop")
 
@@ -72,13 +79,15 @@ class Shop:
         with Admin(self._address) as admin:
             for topic, partitions in {"clicks": 3, "orders": 2, "customers": 1}.items():
                 admin.topics.create(topic, partitions=partitions)
-        now = time.time()
+        begin = time.time() - HISTORY_S
         with Producer(self._address, linger_ms=20) as producer:
-            for number in range(200):
-                country = self._random.choice(COUNTRIES)
-                producer.post("customers", f"{number},Customer {number},{country}".encode(), key=b"%d" % number)
-            for number in range(self._clicks):
-                self._click(producer, now - HISTORY_S + HISTORY_S * number / self._clicks)
+            customers = [
+                f"{number},Customer {number},{self._random.choice(COUNTRIES)}".encode() for number in range(200)
+            ]
+            _send(producer, "customers", [b"%d" % number for number in range(200)], customers)
+            for first in range(0, self._clicks, CHUNK):
+                count = min(CHUNK, self._clicks - first)
+                self._write(producer, [begin + HISTORY_S * (first + n) / self._clicks for n in range(count)])
         self._thread.start()
 
     def close(self) -> None:
@@ -87,23 +96,40 @@ class Shop:
             self._thread.join()
 
     def _go_on(self) -> None:
+        pause = 0.1
         with Producer(self._address, linger_ms=20) as producer:
-            while not self._closed.wait(0.05):
-                for _ in range(20):
-                    self._click(producer, time.time())
+            while not self._closed.wait(pause):
+                self._write(producer, [time.time()] * round(LIVE_CLICKS_PER_S * pause))
 
-    def _click(self, producer: Producer, at: float) -> None:
-        moment = datetime.fromtimestamp(at, UTC).isoformat()
-        user = f"user-{self._random.randrange(500)}"
-        page = self._random.choice(PAGES)
-        click = json.dumps({"user": user, "page": page, "at": moment, "ms": self._random.randrange(5, 900)})
-        is_torn = self._random.random() < 0.0005
-        producer.post("clicks", (click[:20] if is_torn else click).encode(), key=user.encode())
-        if page == "/pay":
-            self._orders += 1
-            order = {"order_id": self._orders, "customer_id": self._random.randrange(210), "at": moment}
-            amount = round(self._random.uniform(5, 500), 2)
-            producer.post("orders", json.dumps({**order, "amount": amount}).encode(), key=b"%d" % self._orders)
+    def _write(self, producer: Producer, moments: Sequence[float]) -> None:
+        """A click at each of the moments, and an order for each that pays."""
+        chance = self._random
+        pages = chance.choices(list(PAGES), list(PAGES.values()), k=len(moments))
+        users, clicks, buyers, orders = [], [], [], []
+        for at, page in zip(moments, pages):
+            user = b"user-%d" % (self._clicked // CLICKS_OF_A_VISITOR + chance.randrange(VISITORS))
+            moment = datetime.fromtimestamp(at, UTC).isoformat().encode()
+            click = b'{"user":"%s","page":"%s","at":"%s","ms":%d}' % (
+                user, page.encode(), moment, chance.randrange(5, 900),
+            )  # fmt: skip
+            self._clicked += 1
+            users.append(user)
+            clicks.append(click[:20] if self._clicked % 2000 == 0 else click)
+            if page == "/pay":
+                self._orders += 1
+                customer, amount = chance.randrange(210), chance.uniform(5, 500)
+                buyers.append(b"%d" % customer)
+                orders.append(
+                    b'{"order_id":%d,"customer_id":%d,"at":"%s","amount":%.2f}'
+                    % (self._orders, customer, moment, amount)
+                )
+        _send(producer, "clicks", users, clicks)
+        if orders:
+            _send(producer, "orders", buyers, orders)
+
+
+def _send(producer: Producer, topic: str, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+    producer.send_columns(topic, pyarrow.table({"key": keys, "value": values}))
 
 
 @contextmanager
@@ -168,6 +194,22 @@ class Demo:
             table.add_row(*(str(value) for value in row.values()))
         self._console.print(table)
 
+    def show_speed(self) -> None:
+        """Of each pipeline, while batches ran."""
+        self.show(
+            "how fast they were",
+            [
+                {
+                    "pipeline": name,
+                    "records": f"{query.records:,}",
+                    "seconds": f"{query.busy_seconds:.1f}",
+                    "records/s": f"{query.records / max(query.busy_seconds, 0.001):,.0f}",
+                }
+                for name, query in self.summary.queries.items()
+                if query.records
+            ],
+        )
+
     def show_tables(self, address: str) -> None:
         lake = self._spark.read.parquet(str(self._place / "lake" / "clicks")).groupBy("date", "hour").count()
         self.show("lake/clicks: rows by hour", [row.asDict() for row in lake.orderBy("date", "hour").collect()])
@@ -210,8 +252,8 @@ _LETTER = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Three brokers, a shop, and the example pipelines on Spark.")
-    parser.add_argument("--clicks", type=int, default=50_000, help="that are there at the start (%(default)s)")
-    parser.add_argument("--live", type=float, default=30, help="seconds of the live pipeline (%(default)s)")
+    parser.add_argument("--clicks", type=int, default=500_000, help="that are there at the start (%(default)s)")
+    parser.add_argument("--live", type=float, default=12, help="seconds of the live pipeline (%(default)s)")
     parser.add_argument("--report", type=Path, default=Path("build/demo/report.html"), help="(%(default)s)")
     options = parser.parse_args()
     console = Console(stderr=True) if not sys.stdout.isatty() else Console()
@@ -233,6 +275,7 @@ def main() -> None:
                 demo.run(file)
             demo.run(LIVE, seconds=options.live)
             demo.show_tables(cluster.bootstrap)
+            demo.show_speed()
             options.report.parent.mkdir(parents=True, exist_ok=True)
             options.report.write_text(report_html(demo.summary), encoding="utf-8")
     console.print(f"done in {time.monotonic() - began:.0f} s; brokers and data are gone. The report:")
