@@ -20,7 +20,7 @@ from barnabas.spark.pipeline.job import Job, Totals
 from barnabas.spark.pipeline.origin import find_origin, tell_removed
 from barnabas.spark.pipeline.plan import position
 from barnabas.spark.pipeline.progress import Meter, Progress
-from barnabas.spark.pipeline.sinks import Batch, Sink, Written
+from barnabas.spark.pipeline.sinks import NOTHING, Batch, Sink, Written
 from barnabas.spark.ranges import ranges_between
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ class StreamQuery:
                 if self._job.stop.is_set:
                     raise Stopped
                 written = self._target.sink.write(frame, Batch(number, str(self._query.id), {}, {}))
-                if written.rows == 0 and self._is_first_batch:
-                    # A sink that has it from the run before did not look at it, but Spark has to bring its state along.
+                if written is NOTHING and self._is_first_batch:
+                    # The sink has it from the run before and has not read it, but Spark has to bring its state along.
                     frame.write.format("noop").mode("overwrite").save()
                 self._is_first_batch = False
                 self._written[number] = written
