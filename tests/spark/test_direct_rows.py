@@ -11,6 +11,7 @@ import pyarrow
 import pytest
 from fastavro import parse_schema
 
+from barnabas.spark.decoded_rows import decode_batches
 from barnabas.spark.direct.decoding import RowDecoder
 from barnabas.spark.pipeline.definition import Format, Source
 from barnabas.spark.pipeline.formats import Decoder, make_decoder
@@ -84,6 +85,10 @@ def test_rows_that_tasks_decode_are_those_of_spark(spark: SparkSession, seed: in
     assert len(ours) == len(expected), "a value that Spark rejects was sure"
     for name in ours.column_names:
         assert ours[name].equals(expected[name].cast(ours[name].type)), name
+    [both] = decode_batches(iter([records]), records.schema.names, decoding_of(spark, decoder))
+    assert rows_by_spark(spark, decoder, both).equals(by_spark), (
+        "decoded by tasks, and what they are unsure of by Spark"
+    )
 
 
 @pytest.mark.parametrize(

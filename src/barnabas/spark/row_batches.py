@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 TOPIC = "topic"
-_SENT = ("key", "value", "headers", "partition")
+SENT = ("key", "value", "headers", "partition")
+"""Columns that become part of a record."""
 _TYPES = {
     "value": ("string", "binary"),
     "key": ("string", "binary"),
@@ -51,7 +52,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
 
 def by_topic(batch: pyarrow.RecordBatch, topic: str | None) -> Iterator[tuple[str, pyarrow.RecordBatch]]:
     """The rows of a batch for each topic, in their order, with the columns that a producer sends."""
-    sent = batch.select([name for name in _SENT if name in batch.schema.names])
+    sent = batch.select([name for name in SENT if name in batch.schema.names])
     if topic is not None:
         yield topic, sent
         return

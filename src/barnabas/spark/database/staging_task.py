@@ -112,6 +112,7 @@ class StagingTarget:
     staging: Staging
     schema: pa.Schema
     fields: ClassVar[pa.Schema] = FILLED_FIELDS
+    is_ordered: ClassVar[bool] = False
 
     def open(self, piece: Piece, attempt: int) -> AbstractContextManager[StagingWriter]:
         return self.staging.writer(attempt, piece.number)

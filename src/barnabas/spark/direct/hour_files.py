@@ -204,6 +204,7 @@ class HourFilesTarget:
             ("latest_ms", pyarrow.int64()),
         ]
     )
+    is_ordered: ClassVar[bool] = False
 
     def open(self, piece: Piece, attempt: int) -> AbstractContextManager[HourFilesWriter]:
         return self.writer(piece.number, attempt, piece.range_index)

@@ -45,7 +45,8 @@ def loaded(
     from pyspark.sql import functions as f
 
     tasks = min(spark.sparkContext.defaultParallelism, sum(one.size for one in wanted) // WORTH_A_TASK)
-    pieces = split_ranges(wanted, min_partitions=tasks, max_records=rows.max_records_per_task)
+    is_ordered = target is not None and target.is_ordered
+    pieces = split_ranges(wanted, min_partitions=None if is_ordered else tasks, max_records=rows.max_records_per_task)
     columns = rows.reading.columns
     with ExitStack() as stack:
         frame = _results(spark, rows.reading, pieces, ranges, target).persist(StorageLevel.DISK_ONLY)

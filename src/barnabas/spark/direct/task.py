@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow
+import pyarrow.compute
 
 from barnabas.spark.direct.decoding import RowDecoder
 from barnabas.spark.direct.fitting import fit
@@ -58,6 +59,11 @@ class Target(Protocol):
     def fields(self) -> pyarrow.Schema:
         """Of what a writer returns to the driver."""
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether it keeps the order in which it gets the rows of a partition: then what follows an unsure record is
+        left to Spark too, and ranges are not cut for idle cores."""
+
     def open(self, piece: Piece, attempt: int) -> AbstractContextManager[Writer]:
         """A writer. What it has taken counts if the context is left without an exception, else it is abandoned."""
 
@@ -88,16 +94,29 @@ class Load:
         with nullcontext() if self.target is None else self.target.open(piece, attempt) as writer:
             topic_id = reading.topic_ids.get(piece.offsets.topic)
             for records in read_range(reading.options, reading.columns, piece.offsets, topic_id):
-                decoded = decoder.decode(records)
-                if decoded.unsure is not None:
-                    unsure += len(decoded.unsure)
-                    yield self._result(UNSURE, decoded.unsure)
-                if writer is not None:
-                    self._write(decoded.rows, writer)
+                rows, left = self._decode(decoder, records, is_behind=unsure > 0)
+                if left is not None:
+                    unsure += len(left)
+                    yield self._result(UNSURE, left)
+                if rows is not None and writer is not None:
+                    self._write(rows, writer)
         if self.target is not None and writer is not None and (written := writer.written()):
             rows = [dict(each) for each in written]
             yield self._result(WRITTEN, pyarrow.RecordBatch.from_pylist(rows, schema=self.target.fields))
         yield self._result(DONE, pyarrow.RecordBatch.from_pylist([{"unsure": unsure}], schema=pyarrow.schema([_COUNT])))
+
+    def _decode(
+        self, decoder: RowDecoder, records: pyarrow.RecordBatch, *, is_behind: bool
+    ) -> tuple[pyarrow.RecordBatch | None, pyarrow.RecordBatch | None]:
+        """The rows, and the raw records for Spark; `is_behind` says that some of this piece were left to it before."""
+        is_ordered = self.target is not None and self.target.is_ordered
+        if is_behind and is_ordered:
+            return None, records
+        decoded = decoder.decode(records)
+        if decoded.unsure is None or not is_ordered:
+            return decoded.rows, decoded.unsure
+        first = pyarrow.compute.index(records.column("offset"), decoded.unsure.column("offset")[0]).as_py()
+        return decoder.decode(records.slice(0, first)).rows, records.slice(first)
 
     def _write(self, rows: pyarrow.RecordBatch, writer: Writer) -> None:
         assert self.target is not None

@@ -103,12 +103,14 @@ class Decoder:
     def _parse_values(self, records: DataFrame) -> DataFrame:
         from pyspark.sql import functions as f
 
-        parsed = records.withColumn(_PARSED, _PARSERS[self.source.format](self))
-        if self.source.format is Format.JSON:
-            parsed = parsed.withColumn(_PARSED, _unwrapped())
+        by_spark = _PARSERS[self.source.format](self)
         if PARSED in records.columns:  # by tasks, but for values that they were unsure of
-            parsed = parsed.withColumn(_PARSED, f.coalesce(f.col(PARSED), f.col(_PARSED)))
-        return parsed
+            if self.source.format is Format.JSON:
+                # Named once, in one expression: so Spark evaluates it for those values only, and repeats it nowhere.
+                by_spark = f.transform(f.array(by_spark), _unwrapped)[0]
+            return records.withColumn(_PARSED, f.coalesce(f.col(PARSED), by_spark))
+        parsed = records.withColumn(_PARSED, by_spark)
+        return parsed.withColumn(_PARSED, _unwrapped(f.col(_PARSED))) if self.source.format is Format.JSON else parsed
 
 
 def make_decoder(source: Source) -> Decoder:
@@ -182,10 +184,9 @@ def _json(decoder: Decoder) -> Column:
     return f.from_json(text, wrapper, _spark_options(decoder.source))
 
 
-def _unwrapped() -> Column:
+def _unwrapped(wrapper: Column) -> Column:
     from pyspark.sql import functions as f
 
-    wrapper = f.col(_PARSED)
     is_whole = wrapper[_CORRUPT].isNull() & wrapper[_END] & (f.size(wrapper[_ENTRIES]) == 1)
     return f.when(is_whole, wrapper[_ENTRIES][0])
 

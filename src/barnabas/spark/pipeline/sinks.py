@@ -101,7 +101,7 @@ class Sink(Protocol):
         """The next offset by partition, as committed with the data: the truth on restart. None: nothing yet."""
 
     def write(self, rows: Any, batch: Batch) -> Written:
-        """Write a batch exactly once and return what was added; NOTHING for one that is done."""
+        """Write a batch exactly once and return what was added; NOTHING itself for one that is done, unread."""
 
     def close(self) -> None:
         """Let go of connections; also after an error, and more than once."""

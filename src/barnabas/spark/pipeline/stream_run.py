@@ -20,11 +20,11 @@ from barnabas.spark.pipeline.job import Job, Totals
 from barnabas.spark.pipeline.origin import find_origin, tell_removed
 from barnabas.spark.pipeline.plan import position
 from barnabas.spark.pipeline.progress import Meter, Progress
-from barnabas.spark.pipeline.sinks import Batch, Sink, Written
+from barnabas.spark.pipeline.sinks import NOTHING, Batch, Sink, Written
 from barnabas.spark.ranges import ranges_between
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -33,6 +33,7 @@ _POLL_S = 0.2
 _LATE_WORKER = "Python worker failed to connect back"
 """Spark gives the Python process that plans a stream ten seconds to come up, however busy the machine is."""
 _MOST_STARTS = 5
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 class Stopped(Exception):
@@ -119,8 +120,8 @@ class StreamQuery:
                 if self._job.stop.is_set:
                     raise Stopped
                 written = self._target.sink.write(frame, Batch(number, str(self._query.id), {}, {}))
-                if written.rows == 0 and self._is_first_batch:
-                    # A sink that has it from the run before did not look at it, but Spark has to bring its state along.
+                if written is NOTHING and self._is_first_batch:
+                    # The sink has it from the run before and has not read it, but Spark has to bring its state along.
                     frame.write.format("noop").mode("overwrite").save()
                 self._is_first_batch = False
                 self._written[number] = written
@@ -178,6 +179,17 @@ def offsets_in(told: Mapping[str, Any], key: str) -> dict[tuple[str, int], int]:
     return found
 
 
+def size_state(spark: SparkSession) -> None:
+    """Keep state in as many parts as this machine has cores, unless the number is set.
+
+    Each part is a task and some files in every batch, and Spark's own 200 are for clusters. A checkpoint keeps the
+    number that it began with.
+    """
+    context = spark.sparkContext
+    if (context.master or "").startswith("local") and not context.getConf().contains(_SHUFFLE_PARTITIONS):
+        spark.conf.set(_SHUFFLE_PARTITIONS, context.defaultParallelism)
+
+
 class StreamRun:
     """All queries of a run."""
 
@@ -189,6 +201,7 @@ class StreamRun:
         if not self._queries:
             return
         job = self._job
+        size_state(job.spark)
         layout = job.layout()
         origin = find_origin(job.pipeline, job.topics, layout, job.state)
         begins = position(None, origin, job.topics.earliest(layout))

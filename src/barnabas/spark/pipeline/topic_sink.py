@@ -6,36 +6,38 @@
     format: json             # the value: all columns as one JSON object; `columns`: the rows have key, value, ...
     create: true
 
-It stands on the atomic batch write of the data source: tasks leave their transactions open, one decision in the control
-topic makes all of them count (`spark.two_phases`), and a write that was decided is never done again. That decision
-carries the name of the write, so the sink puts the offsets into the name: rows and offsets are decided by one record,
-whatever cut the rows into tasks, and the last decision tells how far the sink is. The other way, to send the source's
-offsets inside the producer's transaction, is exact only as long as one producer writes a whole batch: all rows would
-have to go through the driver.
+It stands on the atomic writes of the data source: tasks leave their transactions open (`topic_tasks`), one decision in
+the control topic makes all of them count (`spark.two_phases`), and a write that was decided is never done again. That
+decision carries the name of the write, so the sink puts the offsets into the name: rows and offsets are decided by one
+record, whatever cut the rows into tasks, and the last decision tells how far the sink is. The other way, to send the
+source's offsets inside the producer's transaction, is exact only as long as one producer writes a whole batch: all rows
+would have to go through the driver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.client.admin.topics import Topics
 from barnabas.core.errors import KafkaError
-from barnabas.spark import register
 from barnabas.spark.cluster import open_client, persevere, run
-from barnabas.spark.decisions import Decision, look_up
+from barnabas.spark.decisions import Decision, Work, look_up
+from barnabas.spark.direct.rows import DirectRows
 from barnabas.spark.kafka_options import BOOTSTRAP, PREFIX
 from barnabas.spark.pipeline.errors import SinkError
 from barnabas.spark.pipeline.failures import in_words_of_pipelines
 from barnabas.spark.pipeline.place import Place
 from barnabas.spark.pipeline.sinks import NOTHING, ORIGIN_COLUMNS, Batch, Offsets, SinkContext, SinkKind, Written
-from barnabas.spark.two_phases import recover
+from barnabas.spark.row_batches import WrongColumns, check_columns
+from barnabas.spark.two_phases import abort, commit, recover
 from barnabas.spark.write_options import PRODUCER, WriteOptions, parse_batch_write_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 T = TypeVar("T")
 
@@ -84,10 +86,11 @@ class TopicSink:
         # No name of a pipeline has a slash in it, so no other pair of names makes the same prefix.
         own = settings.writer_options(f"barnabas-pipeline/{context.pipeline}/{context.sink}")
         self.options = {**shared, **own}
+        self._spark: SparkSession | None = None
 
     def prepare(self, spark: SparkSession) -> None:
         """Finishes a write that was decided before a crash, too."""
-        register(spark)
+        self._spark = spark
         self._run(persevere(self._find_topic, _parse(self.options).max_block_ms))
         self._place()
 
@@ -98,21 +101,44 @@ class TopicSink:
     def done_offsets(self) -> Offsets | None:
         return self._place().offsets or None
 
-    def write(self, frame: DataFrame, batch: Batch) -> Written:
-        from pyspark.sql import Observation
-        from pyspark.sql.functions import count, lit
+    def direct_obstacle(self, columns: Collection[str]) -> str | None:
+        if self._settings.format is ValueFormat.JSON:
+            return "its values are JSON, which Spark's to_json makes"
+        return None
+
+    def write(self, rows: DataFrame | DirectRows, batch: Batch) -> Written:
+        from barnabas.spark.pipeline.topic_tasks import Sending, send, send_direct
 
         place = self._place()
         if place.has(batch):
             return NOTHING
-        seen = Observation()
-        records = self._records(frame).observe(seen, count(lit(1)).alias("rows"))
-        writer = records.write.format("barnabas").mode("append").options(**self.options)
-        writer.option("writeId", str(place.after(batch))).save()
-        return Written(int(seen.get["rows"]))
+        records = rows if isinstance(rows, DirectRows) else self._records(rows)
+        self._check(records.schema)
+        options = _parse(self.options)
+        sending = Sending(options, Work(str(place.after(batch)), is_remembered=True))
+        try:
+            if isinstance(records, DirectRows):
+                sent = send_direct(self._prepared(), records, batch, sending)
+            else:
+                sent = send(records, sending)
+            self._run(commit(options, sending.work, tuple(each.transaction for each in sent)))
+        except BaseException:
+            run(abort(options))
+            raise
+        return Written(sum(each.rows for each in sent))
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        self._spark = None
+
+    def _prepared(self) -> SparkSession:
+        assert self._spark is not None, "prepare comes first"
+        return self._spark
+
+    def _check(self, schema: StructType) -> None:
+        try:
+            check_columns(schema, self._settings.topic)
+        except WrongColumns as error:
+            raise SinkError(f"sink '{self.name}': {error}") from error
 
     def _place(self) -> Place:
         return _place_of(self._run(recover(_parse(self.options))))

@@ -1,4 +1,4 @@
-"""Queries with state whose Python process comes up too late for Spark."""
+"""Queries with state: how they start, and how their first batch is read."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from unittest.mock import MagicMock
 import pytest
 
 from barnabas.spark.pipeline.definition import Emit, Mode
+from barnabas.spark.pipeline.sinks import NOTHING, Written
 from barnabas.spark.pipeline.stopping import StopRequest
-from barnabas.spark.pipeline.stream_run import StreamRun, StreamSink
+from barnabas.spark.pipeline.stream_run import StreamRun, StreamSink, size_state
 
 LATE = RuntimeError("Python worker failed to connect back.")
 
@@ -53,3 +54,29 @@ def test_a_run_that_is_closed_starts_nothing_again() -> None:
     with pytest.raises(RuntimeError, match="connect back"):
         run.close()
     assert start.call_count == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "reads"), [(NOTHING, 1), (Written(0), 0), (Written(5), 0)], ids=["done before", "no rows", "rows"]
+)
+def test_a_first_batch_is_read_for_its_state_only_if_the_sink_did_not(written: Written, reads: int) -> None:
+    run, _ = run_of(None)
+    [(target, query)] = run._queries
+    sink: Any = target.sink
+    sink.write.return_value = written
+    frame = MagicMock()
+    for number in (0, 1):
+        query._write(frame, number)
+    assert frame.write.format.call_count == reads
+
+
+@pytest.mark.parametrize(
+    ("master", "is_set", "parts"), [("local[*,4]", False, 3), ("local[*,4]", True, None), ("yarn", False, None)]
+)
+def test_state_is_in_as_many_parts_as_a_local_machine_has_cores(master: str, is_set: bool, parts: int | None) -> None:
+    context = MagicMock(master=master, defaultParallelism=3)
+    context.getConf().contains.return_value = is_set
+    spark = MagicMock(sparkContext=context)
+    size_state(spark)
+    calls = [] if parts is None else [(("spark.sql.shuffle.partitions", parts),)]
+    assert spark.conf.set.call_args_list == calls
