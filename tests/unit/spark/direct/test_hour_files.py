@@ -10,10 +10,10 @@ from random import Random
 import pyarrow
 import pyarrow.parquet
 import pytest
-from pyarrow.fs import LocalFileSystem
 
 from barnabas.spark.direct import hour_files
 from barnabas.spark.direct.hour_files import HourFiles, WrittenFile, by_hour, codec_of, hours_of, repetitive
+from barnabas.spark.lake.task_files import LocalTaskFiles
 
 TIME = pyarrow.timestamp("us", "UTC")
 SCHEMA = pyarrow.schema([("at", TIME), ("_offset", pyarrow.int64()), ("text", pyarrow.string())])
@@ -33,7 +33,7 @@ def write(directory: Path, batches: list[pyarrow.RecordBatch], max_rows: int = 0
     def place(hour: int | None, number: int, suffix: str) -> str:
         return f"{directory}/{hour}/{number:05}{suffix}"
 
-    files = HourFiles(LocalFileSystem(), place, SCHEMA, "at", max_rows_per_file=max_rows)
+    files = HourFiles(LocalTaskFiles(str(directory)), place, SCHEMA, "at", max_rows_per_file=max_rows)
     for batch in batches:
         files.add(batch)
     return files.finish()
