@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from tests.peers import ROOT, BarnabasServer
 from tests.spark.hdfs import HdfsServer
 from tests.spark.standalone import StandaloneCluster
 
+LOCAL_DISK, SPARK, ONE_PROCESS = "local disk", "Spark's writer", "local[2]"
 LAKE = """
     kind: lake
     path: {place}/${{JOB}}
@@ -33,6 +34,8 @@ LAKE = """
 """
 SPARKS_WRITER = "    options: {parquet.page.size: '1048576'}\n"
 SQL = 'transforms:\n  - {name: chosen, sql: "SELECT * FROM clicks"}'
+CLOCK_S = 0.01
+"""The unit of the system's clock for CPU time: processes without a part in the work took less."""
 FIGURES = (
     Figure("workers", "CPU of Python workers", "s", False, None),
     Figure("spark", "CPU of Spark's JVMs", "s", False, None),
@@ -71,7 +74,7 @@ class Contest(NamedTuple):
     name: str
     title: str
     peer: str
-    measure: Callable[[Places, int], list[Round]]
+    measure: Callable[[Places, int], Iterable[Round]]
 
 
 def _hdfs(places: Places, rounds: int) -> list[Round]:
@@ -85,11 +88,7 @@ def _writer(places: Places, rounds: int) -> list[Round]:
     return places.measured({BARNABAS: arrow, SPARK: spark}, rounds)
 
 
-def _cluster(places: Places, rounds: int) -> list[Round]:
-    return list(_cluster_rounds(places, rounds))
-
-
-def _cluster_rounds(places: Places, rounds: int) -> Iterator[Round]:
+def _cluster(places: Places, rounds: int) -> Iterator[Round]:
     settings = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.cores.max": "2"}
     for number in range(rounds):
         text = places.text(f"{places.hdfs}/cluster-{number}")
@@ -103,7 +102,6 @@ def _cluster_rounds(places: Places, rounds: int) -> Iterator[Round]:
         yield {**alone, **spread[0]}
 
 
-LOCAL_DISK, SPARK, ONE_PROCESS = "local disk", "Spark's writer", "local[2]"
 CONTESTS = (
     Contest("hdfs", "A lake on HDFS, and on a local disk", LOCAL_DISK, _hdfs),
     Contest("writer", "A lake on HDFS from SQL, written by Arrow and by Spark", SPARK, _writer),
@@ -129,11 +127,9 @@ def main() -> None:
         for contest in CONTESTS:
             if options.only and contest.name not in options.only:
                 continue
-            rounds = contest.measure(places, options.rounds)
-            # A side that had no part in it took a hundredth of a second at most, the unit of the system's clock.
             rounds = [
-                {side: {name: max(0.01, taken) for name, taken in figures.items()} for side, figures in one.items()}
-                for one in rounds
+                {side: {name: max(CLOCK_S, taken) for name, taken in figures.items()} for side, figures in one.items()}
+                for one in contest.measure(places, options.rounds)
             ]
             size = f"{options.records:,} records"
             report.show(FIGURES, rounds, machine, size, title=contest.title, peer=contest.peer)

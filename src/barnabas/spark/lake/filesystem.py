@@ -70,8 +70,9 @@ class HadoopFileSystem:
         jvm: Any = spark._jvm
         context: Any = spark.sparkContext
         self.jvm = jvm
+        self._path_class = jvm.org.apache.hadoop.fs.Path  # to find a class takes a call for each part of its name
         with explained(f"open {root}"):
-            given = jvm.org.apache.hadoop.fs.Path(root)
+            given = self._path_class(root)
             self.java = given.getFileSystem(context._jsc.hadoopConfiguration())
             self.java_root = self.java.makeQualified(given)
         self.root = str(self.java_root.toString())
@@ -133,7 +134,7 @@ class HadoopFileSystem:
         return f"{self.root}/{path}" if path else self.root
 
     def _path(self, path: str) -> Any:
-        return self.jvm.org.apache.hadoop.fs.Path(self.java_root, path) if path else self.java_root
+        return self._path_class(self.java_root, path) if path else self.java_root
 
 
 @contextmanager
