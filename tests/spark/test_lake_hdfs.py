@@ -6,6 +6,7 @@ In `make proof` also with a driver that is killed, a data node that goes away, a
 from __future__ import annotations
 
 import functools
+import getpass
 import os
 import pickle
 import subprocess
@@ -251,6 +252,15 @@ def test_tasks_write_to_hdfs_as_the_user_of_the_driver(
         "rw-r-----",
         1 << 20,
     )
+
+
+def test_what_the_name_node_refuses_a_task_is_said_in_one_line(hdfs: HdfsServer) -> None:
+    files = HdfsTaskFiles(hdfs.url, "/refused", (), getpass.getuser(), 1, 1 << 20, 0o640)
+    files.create("/refused/file").close()
+    with pytest.raises(LakeError) as refused:
+        files.create("/refused/file/below")
+    said = "ParentNotDirectoryException: /refused/file (is not a directory)"
+    assert str(refused.value) == f"cannot write {hdfs.url}/refused/file/below: {said}"
 
 
 @pytest.mark.proof

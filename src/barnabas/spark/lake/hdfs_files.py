@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import getpass
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ _PREFIXES = (
 )
 """The settings of Hadoop that hdfs-native knows."""
 _USER = "HADOOP_USER_NAME"
+_REMOTE = re.compile(r'RPCError\("(?:[\w$]+\.)*([\w$]+)", "(.*)')
+"""How hdfs-native shows an error of the name node: the class, and what it says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,7 @@ def _explained(action: str) -> Iterator[None]:
     """Errors in one line; those of the name node have the stack of its JVM behind them."""
     try:
         yield
-    except (OSError, RuntimeError, NotImplementedError) as error:
+    except (OSError, RuntimeError) as error:
         said = str(error).replace("\\n", "\n").partition("\n")[0]
-        raise LakeError(f"cannot {action}: {said}") from error
+        remote = _REMOTE.match(said)
+        raise LakeError(f"cannot {action}: {f'{remote[1]}: {remote[2]}' if remote else said}") from error
