@@ -145,7 +145,7 @@ class Bench:
     def fill(self, work: Work) -> None:
         for address in self._addresses.values():
             loads.create_topic(address, work.topic, PARTITIONS)
-            _produce(address, work)
+            produce(address, work)
 
     def by_pipeline(self, work: Work) -> dict[str, float]:
         text = work.pipeline(self._addresses["ours"], self._url(work))
@@ -208,7 +208,7 @@ def _measured(module: str, **arguments: Any) -> dict[str, float]:
     return found
 
 
-def _produce(address: str, work: Work) -> None:
+def produce(address: str, work: Work) -> None:
     random = Random(1)
     queue = {"queue.buffering.max.messages": 1_000_000, "batch.size": 1_000_000, "linger.ms": 20}
     producer = Producer({"bootstrap.servers": address, **queue})

@@ -18,7 +18,7 @@ HDFS_JARS = ROOT / ".peers" / "hdfs-3.4.2"
 class HdfsServer:
     """HDFS of one name node and one data node, each a process that can be killed, stopped and started again alone."""
 
-    def __init__(self, directory: Path):
+    def __init__(self, directory: Path, more_settings: Mapping[str, str] | None = None):
         fetched_jars("HDFS", HDFS_JARS)
         self._directory = directory
         self._starts = 0
@@ -37,6 +37,7 @@ class HdfsServer:
             "dfs.namenode.safemode.extension": "0",
             "dfs.permissions.enabled": "false",
             "dfs.replication": "1",
+            **(more_settings or {}),
         }
         directory.mkdir(parents=True)
         for file in ("core-site.xml", "hdfs-site.xml"):

@@ -116,7 +116,7 @@ class DatabaseSink:
         with self._database.connected() as session:
             return Notes(session, self._key).offsets() or None
 
-    def direct_obstacle(self, columns: Collection[str]) -> str | None:
+    def direct_obstacle(self, spark: SparkSession, columns: Collection[str]) -> str | None:
         if self._settings.key and not set(ORIGIN) <= set(columns):
             return f"an upsert finds the last row of a key by {', '.join(ORIGIN)}, which the rows lack"
         return None

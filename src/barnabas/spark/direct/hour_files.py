@@ -2,24 +2,26 @@
 
 Rows gather in memory by hour, and go to a file in row groups. Three bounds hold whatever the rows are like: an hour
 that has ROW_GROUP_BYTES is written; a task that holds MOST_BYTES writes its largest hours; and of the files that are
-open, the one that was used longest ago is finished before there are more than MOST_OPEN_FILES.
+open, the one that was used longest ago is finished before there are more than MOST_OPEN_FILES. As many again may be
+waiting for the file system to close them.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
-from pyarrow.fs import FileSystem, LocalFileSystem
 
 from barnabas.spark.direct.task import Piece
 from barnabas.spark.lake.hours import FIRST_HOUR, LAST_HOUR, NO_VALUE
+from barnabas.spark.lake.task_files import TaskFiles
 from barnabas.spark.pipeline.sinks import OFFSET
 
 SPLIT_BYTES = 16 << 20
@@ -58,6 +60,13 @@ class WrittenFile:
 
 
 @dataclass(slots=True)
+class _OpenFile:
+    file: WrittenFile
+    out: pyarrow.NativeFile
+    writer: pyarrow.parquet.ParquetWriter
+
+
+@dataclass(slots=True)
 class _Hour:
     """Rows of an hour that are not in a file yet."""
 
@@ -68,7 +77,7 @@ class _Hour:
 class HourFiles:
     def __init__(
         self,
-        fs: FileSystem,
+        files: TaskFiles,
         place: Callable[[int | None, int, str], str],
         schema: pyarrow.Schema,
         time_column: str,
@@ -76,7 +85,7 @@ class HourFiles:
         max_rows_per_file: int = 0,
     ) -> None:
         """`place` gives the path of a file from its hour, its number in the task, and its suffix."""
-        self._fs = fs
+        self._task_files = files
         self._place = place
         self._schema = schema
         self._time_column = time_column
@@ -86,7 +95,9 @@ class HourFiles:
         self._pending_bytes = 0
         self._hours: dict[int | None, _Hour] = {}
         self._held_bytes = 0
-        self._open: OrderedDict[int | None, tuple[pyarrow.parquet.ParquetWriter, WrittenFile]] = OrderedDict()
+        self._open: OrderedDict[int | None, _OpenFile] = OrderedDict()
+        self._closing: deque[Future[None]] = deque()
+        self._threads = ThreadPoolExecutor(MOST_OPEN_FILES, "hour-files")
         self._done: list[WrittenFile] = []
         self._files = 0
 
@@ -104,13 +115,16 @@ class HourFiles:
             self._write(hour)
         for hour in list(self._open):
             self._close(hour)
+        while self._closing:
+            self._closing.popleft().result()
         return self._done
 
     def abandon(self) -> None:
-        """Close the files of a task that has failed; nobody is going to read them."""
-        for writer, _ in self._open.values():
-            writer.close()
-        self._open.clear()
+        """Close what a task that has failed leaves open; nobody is going to read it."""
+        for hour in list(self._open):
+            with suppress(Exception):  # what made the task fail is what its caller has to know
+                self._close(hour)
+        self._threads.shutdown()
 
     def _split(self) -> None:
         if not self._pending:
@@ -136,59 +150,66 @@ class HourFiles:
         self._held_bytes -= held.size
         table = pyarrow.concat_tables(held.tables)
         while self._max_rows and len(table):
-            room = self._max_rows - self._file(hour, table)[1].rows
+            room = self._max_rows - self._file(hour, table).file.rows
             self._append(hour, table[:room])
             table = table[room:]
-            if self._file(hour, table)[1].rows >= self._max_rows:
+            if self._file(hour, table).file.rows >= self._max_rows:
                 self._close(hour)
         if len(table):
             self._append(hour, table)
 
     def _append(self, hour: int | None, table: pyarrow.Table) -> None:
-        writer, file = self._file(hour, table)
-        writer.write_table(table, row_group_size=len(table))
+        opened = self._file(hour, table)
+        opened.writer.write_table(table, row_group_size=len(table))
+        file = opened.file
         file.rows += len(table)
         latest = pyarrow.compute.max(table.column(self._time_column).cast(pyarrow.int64())).as_py()
         if latest is not None:
             file.latest_ms = max(latest // 1000, latest // 1000 if file.latest_ms is None else file.latest_ms)
 
-    def _file(self, hour: int | None, first: pyarrow.Table) -> tuple[pyarrow.parquet.ParquetWriter, WrittenFile]:
+    def _file(self, hour: int | None, first: pyarrow.Table) -> _OpenFile:
         if hour in self._open:
             self._open.move_to_end(hour)
             return self._open[hour]
         if len(self._open) >= MOST_OPEN_FILES:
             self._close(next(iter(self._open)))
         path = self._place(hour, self._files, _SUFFIXES[self._codec])
-        self._fs.create_dir(path.rpartition("/")[0], recursive=True)
         dictionaries = repetitive(first)
         rising = {OFFSET} & set(self._schema.names) - set(dictionaries)
+        out = self._task_files.create(path)
         writer = pyarrow.parquet.ParquetWriter(
-            path,
+            out,
             self._schema,
-            filesystem=self._fs,
             compression=self._codec or "none",
             use_dictionary=dictionaries,
             column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
             store_schema=False,
             store_decimal_as_integer=True,
         )
-        opened = self._open[hour] = writer, WrittenFile(path, hour, self._files)
+        opened = self._open[hour] = _OpenFile(WrittenFile(path, hour, self._files), out, writer)
         self._files += 1
         return opened
 
     def _close(self, hour: int | None) -> None:
-        writer, file = self._open.pop(hour)
-        writer.close()
-        file.size = self._fs.get_file_info(file.path).size
-        self._done.append(file)
+        """Finish a file. HDFS may take half a second to close one, so many are closed at the same time."""
+        opened = self._open.pop(hour)
+        if len(self._closing) >= MOST_OPEN_FILES:
+            self._closing.popleft().result()
+        try:
+            opened.writer.close()
+            opened.file.size = opened.out.tell()
+        finally:
+            self._closing.append(self._threads.submit(opened.out.close))
+        self._done.append(opened.file)
 
 
 @dataclass(frozen=True, slots=True)
 class HourFilesTarget:
     """Files of hours under a directory, for tasks of either path."""
 
+    files: TaskFiles
     directory: str
-    """An absolute path of the file system, which no other load uses."""
+    """An absolute path, which no other load uses."""
     schema: pyarrow.Schema
     time_column: str
     codec: str
@@ -218,9 +239,7 @@ class HourFilesTarget:
             name = f"part-{task:05}-{attempt:08x}-c{number:03}{suffix}"
             return f"{self.directory}/lake_range={of_range}/lake_hour={of_hour}/{name}"
 
-        files = HourFiles(
-            LocalFileSystem(), place, self.schema, self.time_column, self.codec, self.max_records_per_file
-        )
+        files = HourFiles(self.files, place, self.schema, self.time_column, self.codec, self.max_records_per_file)
         try:
             writer = HourFilesWriter(files, range_index)
             yield writer

@@ -7,7 +7,10 @@ nor a second look to count them. Files are the same as on the direct path.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -16,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 from barnabas.spark.direct.fitting import fit
 from barnabas.spark.lake.commit import StagedFile
 from barnabas.spark.lake.errors import LakeError
-from barnabas.spark.lake.filesystem import FileSystem
-from barnabas.spark.lake.local_files import SCHEME
 from barnabas.spark.lake.names import PartName
 from barnabas.spark.lake.staging import NO_RANGE, RANGE, Staging, with_ranges
+from barnabas.spark.lake.task_files import TaskFiles
 from barnabas.spark.ranges import OffsetRange
 
 if TYPE_CHECKING:
@@ -34,6 +36,10 @@ _SIMPLE = frozenset(
     | {"timestamp_ntz", "decimal"}
 )
 """Types that Arrow writes as Spark reads them, by the names that Spark gives them."""
+_CHECKED_AT_ONCE = 8
+"""Files. Over a network most of the time of a check is waiting."""
+_LAKE_ERROR = re.compile(rf"^{re.escape(f'{LakeError.__module__}.{LakeError.__name__}')}: (.+)$", re.MULTILINE)
+"""The last line of a Python stack."""
 
 
 def arrow_holds(kind: DataType) -> bool:
@@ -50,26 +56,29 @@ def arrow_holds(kind: DataType) -> bool:
 
 
 def stage_with_arrow(
-    fs: FileSystem, frame: DataFrame, directory: str, ranges: Sequence[OffsetRange], how: Staging
+    files: TaskFiles, frame: DataFrame, directory: str, ranges: Sequence[OffsetRange], how: Staging
 ) -> list[StagedFile]:
-    """Write the rows of these ranges under `directory`, which is on a local file system."""
+    """Write the rows of these ranges under `directory`."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    target = hour_files_target(fs, directory, frame.schema, how)
+    target = hour_files_target(files, directory, frame.schema, how)
     placed, order = with_ranges(frame, ranges)
     rows = placed.sortWithinPartitions(*order) if order else placed
     task = WriteTask(target, has_ranges=RANGE in placed.columns)
-    return checked_files(rows.mapInArrow(task, from_arrow_schema(target.fields)).collect(), fs)
+    with task_errors():
+        written = rows.mapInArrow(task, from_arrow_schema(target.fields)).collect()
+    return checked_files(written, files)
 
 
-def hour_files_target(fs: FileSystem, directory: str, schema: StructType, how: Staging) -> HourFilesTarget:
+def hour_files_target(files: TaskFiles, directory: str, schema: StructType, how: Staging) -> HourFilesTarget:
     """Where tasks write rows with these columns."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from barnabas.spark.direct.hour_files import HourFilesTarget, codec_of
 
     return HourFilesTarget(
-        directory=fs.full(directory).removeprefix(SCHEME),
+        files=files,
+        directory=f"{files.root}/{directory}",
         schema=to_arrow_schema(schema, timezone="UTC"),
         time_column=how.time_column,
         codec=codec_of(how.options),
@@ -77,19 +86,36 @@ def hour_files_target(fs: FileSystem, directory: str, schema: StructType, how: S
     )
 
 
-def checked_files(written: Iterable[Row], fs: FileSystem) -> list[StagedFile]:
+def checked_files(written: Iterable[Row], files: TaskFiles) -> list[StagedFile]:
     """Files that are as their tasks have left them: one that cannot be read is never committed."""
-    import pyarrow.parquet
 
-    staged = []
-    for file in written:
-        size, rows = os.stat(file.path).st_size, pyarrow.parquet.read_metadata(file.path).num_rows
+    def checked(file: Row) -> StagedFile:
+        import pyarrow.parquet
+
+        with files.open(file.path) as content:
+            size, rows = content.size(), pyarrow.parquet.read_metadata(content).num_rows
         if (size, rows) != (file.size, file.rows):
             raise LakeError(f"{file.path} has {rows} rows in {size} bytes; its task wrote {file.rows} in {file.size}")
         part = PartName.parse(os.path.basename(file.path))
-        relative = file.path.removeprefix(fs.root.removeprefix(SCHEME)).lstrip("/")
-        staged.append(StagedFile(relative, part, file.range_index, file.hour, rows, size, file.latest_ms))
-    return staged
+        relative = file.path.removeprefix(files.root).lstrip("/")
+        return StagedFile(relative, part, file.range_index, file.hour, rows, size, file.latest_ms)
+
+    with ThreadPoolExecutor(_CHECKED_AT_ONCE, "lake-check") as threads:
+        return list(threads.map(checked, written))
+
+
+@contextmanager
+def task_errors() -> Iterator[None]:
+    """What a file system could not do for a task, as the error that the task has raised; others go on as they are."""
+    from pyspark.errors import PythonException
+
+    try:
+        yield
+    except PythonException as error:
+        said = _LAKE_ERROR.findall(str(error))
+        if not said:
+            raise
+        raise LakeError(said[-1]) from error
 
 
 @dataclass(frozen=True, slots=True)

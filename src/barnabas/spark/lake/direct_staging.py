@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from barnabas.spark.lake.arrow_staging import checked_files, hour_files_target, stage_with_arrow
+from barnabas.spark.lake.arrow_staging import checked_files, hour_files_target, stage_with_arrow, task_errors
 from barnabas.spark.lake.commit import StagedFile
-from barnabas.spark.lake.filesystem import FileSystem
 from barnabas.spark.lake.staging import Staging
+from barnabas.spark.lake.task_files import TaskFiles
 from barnabas.spark.ranges import OffsetRange
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def stage_direct(
     spark: SparkSession,
-    fs: FileSystem,
+    files: TaskFiles,
     rows: DirectRows,
     directory: str,
     ranges: Sequence[OffsetRange],
@@ -35,12 +35,13 @@ def stage_direct(
     """
     from barnabas.spark.direct.job import loaded
 
-    with loaded(spark, rows, wanted, ranges, hour_files_target(fs, directory, schema, how)) as found:
-        staged = checked_files(found.written, fs)
+    target = hour_files_target(files, directory, schema, how)
+    with task_errors(), loaded(spark, rows, wanted, ranges, target) as found:
+        staged = checked_files(found.written, files)
         if not found.unsure:
             return staged, 0
         frame = rows.decode(found.records).to(schema)
-        decoded = stage_with_arrow(fs, frame, f"{directory}/decoded-by-spark", ranges, how)
+        decoded = stage_with_arrow(files, frame, f"{directory}/decoded-by-spark", ranges, how)
         # Of one range, Spark does not number the files; here they need numbers beside those of the tasks.
         numbered = [replace(file, range_index=0) if len(ranges) == 1 else file for file in decoded]
         return [*staged, *numbered], found.unsure

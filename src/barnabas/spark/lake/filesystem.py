@@ -69,34 +69,35 @@ class HadoopFileSystem:
             raise LakeError("a lake needs a Spark session whose driver is in this process; Spark Connect has none")
         jvm: Any = spark._jvm
         context: Any = spark.sparkContext
-        self._jvm = jvm
+        self.jvm = jvm
+        self._path_class = jvm.org.apache.hadoop.fs.Path  # to find a class takes a call for each part of its name
         with explained(f"open {root}"):
-            given = jvm.org.apache.hadoop.fs.Path(root)
-            self._fs = given.getFileSystem(context._jsc.hadoopConfiguration())
-            self._root = self._fs.makeQualified(given)
-        self.root = str(self._root.toString())
+            given = self._path_class(root)
+            self.java = given.getFileSystem(context._jsc.hadoopConfiguration())
+            self.java_root = self.java.makeQualified(given)
+        self.root = str(self.java_root.toString())
 
     def list(self, path: str) -> list[Listed]:
         with explained(f"list {self.full(path)}"):
             where = self._path(path)
-            if not self._fs.exists(where):
+            if not self.java.exists(where):
                 return []
             found = [
                 Listed(str(status.getPath().getName()), int(status.getLen()), bool(status.isDirectory()))
-                for status in self._fs.listStatus(where)
+                for status in self.java.listStatus(where)
             ]
         return sorted(found, key=lambda listed: listed.name)
 
     def exists(self, path: str) -> bool:
         with explained(f"look at {self.full(path)}"):
-            return bool(self._fs.exists(self._path(path)))
+            return bool(self.java.exists(self._path(path)))
 
     def read(self, path: str) -> bytes:
         try:
             with explained(f"read {self.full(path)}"):
-                stream = self._fs.open(self._path(path))
+                stream = self.java.open(self._path(path))
                 try:
-                    return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+                    return bytes(self.jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
                 finally:
                     stream.close()
         except LakeError as problem:
@@ -106,7 +107,7 @@ class HadoopFileSystem:
 
     def write(self, path: str, data: bytes) -> None:
         with explained(f"write {self.full(path)}"):
-            stream = self._fs.create(self._path(path), True)
+            stream = self.java.create(self._path(path), True)
             try:
                 stream.write(data)
                 stream.hsync()
@@ -116,24 +117,24 @@ class HadoopFileSystem:
     def rename(self, source: str, target: str) -> bool:
         with explained(f"rename {self.full(source)} to {self.full(target)}"):
             place = self._path(target)
-            if self._fs.exists(place):
+            if self.java.exists(place):
                 return False
-            self._fs.mkdirs(place.getParent())
-            if self._fs.rename(self._path(source), place):
+            self.java.mkdirs(place.getParent())
+            if self.java.rename(self._path(source), place):
                 return True
-            if self._fs.exists(place):
+            if self.java.exists(place):
                 return False
         raise LakeError(f"cannot rename {self.full(source)} to {self.full(target)}: the file system refused")
 
     def delete(self, path: str) -> None:
         with explained(f"delete {self.full(path)}"):
-            self._fs.delete(self._path(path), True)
+            self.java.delete(self._path(path), True)
 
     def full(self, path: str) -> str:
         return f"{self.root}/{path}" if path else self.root
 
     def _path(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self._root, path) if path else self._root
+        return self._path_class(self.java_root, path) if path else self.java_root
 
 
 @contextmanager

@@ -37,6 +37,7 @@ from barnabas.spark.lake.manifest import State, Table
 from barnabas.spark.lake.manifest_log import ManifestLog
 from barnabas.spark.lake.names import batch_name, ranges_name
 from barnabas.spark.lake.staging import Staging, check_columns, stage
+from barnabas.spark.lake.task_files import TaskFiles, WrittenBySpark, task_files
 from barnabas.spark.lake.tasks import OnDone, Task, plan_tasks, run_tasks
 from barnabas.spark.lake.topics import observe
 from barnabas.spark.option_values import milliseconds
@@ -123,7 +124,7 @@ class LakeSink:
         fs = open_filesystem(spark, self.settings.path)
         lake = Lake(fs, self.settings.policy)
         lake.open()
-        self._open = _OpenLake(spark, fs, lake)
+        self._open = _OpenLake(spark, fs, lake, self._files_for_tasks(fs))
         seen = self._seen()
         if seen is not None:
             lake.complete_hours(seen)
@@ -158,15 +159,16 @@ class LakeSink:
         columns = StructType.fromJson(dict(schema))
         staging = opened.lake.new_staging(ranges_name(ranges) if ranges else batch_name(batch.query_id, batch.number))
         how = self.settings.staging
-        unsure = 0
+        files, unsure = opened.files, 0
         if isinstance(rows, DirectRows):
-            staged, unsure = stage_direct(opened.spark, opened.fs, rows, staging, ranges, missing, how, columns)
+            assert not isinstance(files, WrittenBySpark), files.reason
+            staged, unsure = stage_direct(opened.spark, files, rows, staging, ranges, missing, how, columns)
         else:
             frame = _only(rows, batch, missing).to(columns)
-            if self.direct_obstacle(()) is None and arrow_holds(columns):
-                staged = stage_with_arrow(opened.fs, frame, staging, ranges, how)
-            else:
+            if isinstance(files, WrittenBySpark) or not arrow_holds(columns):
                 staged = stage(opened.spark, opened.fs, frame, staging, ranges, how)
+            else:
+                staged = stage_with_arrow(files, frame, staging, ranges, how)
         added = opened.lake.load(
             staged,
             staging=staging,
@@ -176,8 +178,8 @@ class LakeSink:
             schema=schema,
             seen=self._seen(),
         )
-        files = [WrittenFile(opened.fs.full(one.path), hour_text(one.hour), one.rows, one.size) for one in added]
-        return Written(sum(file.rows for file in files), tuple(files), unsure)
+        written = [WrittenFile(opened.fs.full(one.path), hour_text(one.hour), one.rows, one.size) for one in added]
+        return Written(sum(file.rows for file in written), tuple(written), unsure)
 
     def missing(self, batch: Batch) -> Sequence[OffsetRange]:
         return self.lake.state().missing(batch.ranges)
@@ -208,21 +210,13 @@ class LakeSink:
             on_done=on_done,
         )
 
-    def direct_obstacle(self, columns: Collection[str]) -> str | None:
-        from barnabas.spark.direct.hour_files import codec_of
-
-        settings = self.settings
-        if settings.format is not FileFormat.PARQUET:
-            return f"{settings.format.value} files are written by Spark"
-        place = self._open.fs.root if self._open else settings.path
-        scheme = place.partition(":/")[0] if ":/" in place else "file"
-        if scheme != "file":
-            return f"files on {scheme} are written by Spark"
-        try:
-            codec_of(settings.options)
-        except KeyError as unknown:
-            return f"option {unknown} is for Spark's writer"
-        return None
+    def direct_obstacle(self, spark: SparkSession, columns: Collection[str]) -> str | None:
+        files = (
+            self._files_for_tasks(open_filesystem(spark, self.settings.path))
+            if self._open is None
+            else self._open.files
+        )
+        return files.reason if isinstance(files, WrittenBySpark) else None
 
     def audit(self, spark: SparkSession) -> Sequence[Mapping[str, Any]]:
         return audit(spark, self.settings.path, self.settings.options, self.source_options)
@@ -234,6 +228,18 @@ class LakeSink:
 
     def close(self) -> None:
         self._open = None
+
+    def _files_for_tasks(self, fs: FileSystem) -> TaskFiles | WrittenBySpark:
+        from barnabas.spark.direct.hour_files import codec_of
+
+        settings = self.settings
+        if settings.format is not FileFormat.PARQUET:
+            return WrittenBySpark(f"{settings.format.value} files are written by Spark")
+        try:
+            codec_of(settings.options)
+        except KeyError as unknown:
+            return WrittenBySpark(f"option {unknown} is for Spark's writer")
+        return task_files(fs)
 
     def _evolved(self, rows: StructType, state: State) -> Schema:
         """The columns of the lake with these rows in it, which may be more than before."""
@@ -261,6 +267,7 @@ class _OpenLake:
     spark: SparkSession
     fs: FileSystem
     lake: Lake
+    files: TaskFiles | WrittenBySpark
 
 
 def _only(frame: DataFrame, batch: Batch, missing: Sequence[OffsetRange]) -> DataFrame:

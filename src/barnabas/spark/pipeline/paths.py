@@ -116,7 +116,7 @@ def _obstacle(
         return f"source {source.name!r} is a table"
     if not isinstance(sink, DirectSink):
         return f"sinks of kind {definition.head.kind} are written by Spark"
-    return undecodable(spark, decoders[source.name]) or sink.direct_obstacle(columns)
+    return undecodable(spark, decoders[source.name]) or sink.direct_obstacle(spark, columns)
 
 
 def undecodable(spark: SparkSession, decoder: Decoder) -> str | None:

@@ -133,7 +133,7 @@ class TaskSink(Protocol):
 class DirectSink(Protocol):
     """A sink whose `write` also takes rows that tasks load by themselves, without Spark's DataFrames."""
 
-    def direct_obstacle(self, columns: Collection[str]) -> str | None:
+    def direct_obstacle(self, spark: SparkSession, columns: Collection[str]) -> str | None:
         """Why it cannot take rows with these columns, if it cannot."""
 
 

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from threading import Barrier
 
 import pyarrow
 import pyarrow.parquet
 import pytest
-from pyarrow.fs import LocalFileSystem
 
 from barnabas.spark.direct import hour_files
-from barnabas.spark.direct.hour_files import HourFiles, WrittenFile, by_hour, codec_of, hours_of, repetitive
+from barnabas.spark.direct.hour_files import (
+    HourFiles,
+    HourFilesTarget,
+    WrittenFile,
+    by_hour,
+    codec_of,
+    hours_of,
+    repetitive,
+)
+from barnabas.spark.lake.task_files import LocalTaskFiles
 
 TIME = pyarrow.timestamp("us", "UTC")
 SCHEMA = pyarrow.schema([("at", TIME), ("_offset", pyarrow.int64()), ("text", pyarrow.string())])
@@ -33,7 +43,7 @@ def write(directory: Path, batches: list[pyarrow.RecordBatch], max_rows: int = 0
     def place(hour: int | None, number: int, suffix: str) -> str:
         return f"{directory}/{hour}/{number:05}{suffix}"
 
-    files = HourFiles(LocalFileSystem(), place, SCHEMA, "at", max_rows_per_file=max_rows)
+    files = HourFiles(LocalTaskFiles(str(directory)), place, SCHEMA, "at", max_rows_per_file=max_rows)
     for batch in batches:
         files.add(batch)
     return files.finish()
@@ -105,6 +115,69 @@ def test_a_file_takes_no_more_rows_than_allowed(tmp_path: Path) -> None:
     files = write(tmp_path, [rows([EPOCH] * 10), rows([EPOCH] * 15, 10)], max_rows=10)
     assert [file.rows for file in files] == [10, 10, 5]
     assert read(files, 0) == list(range(25))
+
+
+class Slow:
+    """A file that does what is asked when it is closed."""
+
+    def __init__(self, on_close: Callable[[], object]) -> None:
+        self.closed = False
+        self._on_close = on_close
+
+    def write(self, data: bytes) -> int:
+        return len(data)
+
+    def close(self) -> None:
+        self.closed = True
+        self._on_close()
+
+
+@dataclass(frozen=True)
+class SlowFiles:
+    """Files that cannot be read."""
+
+    on_close: Callable[[], object]
+    root: str = "/"
+
+    def create(self, path: str) -> pyarrow.NativeFile:
+        return pyarrow.PythonFile(Slow(self.on_close), mode="w")
+
+    def open(self, path: str) -> pyarrow.NativeFile:
+        raise NotImplementedError
+
+
+def test_files_are_closed_at_the_same_time() -> None:
+    together = Barrier(5)
+    target = HourFilesTarget(SlowFiles(lambda: together.wait(60)), "/x", SCHEMA, "at", "snappy", 0)
+    with target.writer(0, 0, None) as writer:
+        writer.add(rows([EPOCH + timedelta(hours=hour) for hour in range(5)]))
+    assert [file["rows"] for file in writer.written()] == [1] * 5
+
+
+def test_a_file_that_cannot_be_closed_fails_the_task() -> None:
+    def fail() -> None:
+        raise OSError("no data node")
+
+    target = HourFilesTarget(SlowFiles(fail), "/x", SCHEMA, "at", "snappy", 0)
+    with pytest.raises(OSError, match="no data node"), target.writer(0, 0, None) as writer:
+        writer.add(rows([EPOCH]))
+
+
+def test_the_error_of_a_task_is_not_hidden_by_files_that_cannot_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise OSError("no data node")
+
+    monkeypatch.setattr(hour_files, "SPLIT_BYTES", 1)
+    monkeypatch.setattr(hour_files, "ROW_GROUP_BYTES", 1)
+    target = HourFilesTarget(SlowFiles(fail), "/x", SCHEMA, "at", "snappy", 0)
+
+    def task() -> None:
+        with target.writer(0, 0, None) as writer:
+            writer.add(rows([EPOCH]))
+            raise ValueError("bad record")
+
+    with pytest.raises(ValueError, match="bad record"):
+        task()
 
 
 def test_hours_are_rounded_down_before_1970_too() -> None:

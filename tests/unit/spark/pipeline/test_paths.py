@@ -11,6 +11,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from barnabas.spark.database.sink import DatabaseSettings, DatabaseSink, WriteMode
 from barnabas.spark.lake.formats import FileFormat
+from barnabas.spark.lake.local_files import LocalFiles
 from barnabas.spark.lake.sink import LakeSettings, LakeSink
 from barnabas.spark.pipeline.avro import AvroReader, load_schema, spark_type
 from barnabas.spark.pipeline.definition import (
@@ -34,6 +35,16 @@ CLICKS = Source("clicks", ("t",), schema=DDL)
 def session(**settings: str) -> Any:
     known = {"spark.sql.session.timeZone": "UTC", "spark.sql.legacy.timeParserPolicy": "CORRECTED"}
     return SimpleNamespace(conf=SimpleNamespace(get={**known, **settings}.__getitem__))
+
+
+@pytest.fixture(autouse=True)
+def _without_a_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lake's path is taken as it is; what Hadoop makes of it is not asked."""
+
+    def open_filesystem(spark: Any, path: str) -> Any:
+        return LocalFiles(path) if path.startswith("/") else SimpleNamespace(root=path)
+
+    monkeypatch.setattr("barnabas.spark.lake.sink.open_filesystem", open_filesystem)
 
 
 def choice(
@@ -76,7 +87,7 @@ def test_arrow_functions_keep_to_the_direct_path() -> None:
         ({"source": Source("clicks", ("t",), schema=DDL, format=Format.CSV)}, "has format csv"),
         ({"schema": StructType([*SCHEMA, StructField("b", BinaryType())])}, "column 'b' is binary"),
         ({"format": FileFormat.ORC}, "orc files are written by Spark"),
-        ({"path": "hdfs://namenode/lake"}, "files on hdfs are written by Spark"),
+        ({"path": "s3a://bucket/lake"}, "files on s3a are written by Spark"),
         ({"options": {"parquet.block.size": "1"}}, "'parquet.block.size' is for Spark's writer"),
         ({"spark": session(**{"spark.sql.legacy.timeParserPolicy": "legacy"})}, "is LEGACY"),
         ({"sink": object()}, "sinks of kind lake are written by Spark"),
@@ -118,10 +129,10 @@ def test_a_source_goes_directly_into_a_table() -> None:
 
 def test_an_upsert_without_the_origin_of_its_rows_takes_the_path_of_spark() -> None:
     upsert = table(mode=WriteMode.UPSERT, key=("id",))
-    assert upsert.direct_obstacle(["id", "_topic", "_partition"]) == (
+    assert upsert.direct_obstacle(session(), ["id", "_topic", "_partition"]) == (
         "an upsert finds the last row of a key by _topic, _partition, _offset, which the rows lack"
     )
-    assert table().direct_obstacle(["id"]) is None
+    assert table().direct_obstacle(session(), ["id"]) is None
 
 
 def table(**settings: Any) -> DatabaseSink:
