@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import TypeAlias
 
+import pyarrow
+
 Kind: TypeAlias = str | tuple[str, ...] | dict[str, "Kind"]
 """A simple type; ("array", element); ("map", value); or the fields of a struct."""
 
@@ -85,6 +87,17 @@ def random_schema(random: Random) -> dict[str, Kind]:
 
 def ddl(fields: Mapping[str, Kind], required: frozenset[str] = frozenset()) -> str:
     return ", ".join(f"{name} {_ddl(kind)}{' NOT NULL' if name in required else ''}" for name, kind in fields.items())
+
+
+def arrow_type(kind: Kind) -> pyarrow.DataType:
+    if isinstance(kind, dict):
+        return pyarrow.struct([(name, arrow_type(each)) for name, each in kind.items()])
+    if isinstance(kind, tuple):
+        inner = arrow_type(kind[1])
+        return pyarrow.list_(inner) if kind[0] == "array" else pyarrow.map_(pyarrow.string(), inner)
+    if kind.startswith("DECIMAL"):
+        return pyarrow.decimal128(*(int(each) for each in kind[8:-1].split(",")))
+    return _ARROW[kind]
 
 
 def random_value(random: Random, fields: Mapping[str, Kind]) -> bytes | None:
@@ -234,3 +247,8 @@ _SIMPLE: Mapping[str, Callable[[Random], str]] = {
     "STRING": _text,
     **dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"), _time),
 }
+_ARROW = {
+    "BOOLEAN": pyarrow.bool_(), "TINYINT": pyarrow.int8(), "SMALLINT": pyarrow.int16(), "INT": pyarrow.int32(),
+    "BIGINT": pyarrow.int64(), "FLOAT": pyarrow.float32(), "DOUBLE": pyarrow.float64(), "STRING": pyarrow.string(),
+    "DATE": pyarrow.date32(), "TIMESTAMP": pyarrow.timestamp("us", "UTC"), "TIMESTAMP_NTZ": pyarrow.timestamp("us"),
+}  # fmt: skip

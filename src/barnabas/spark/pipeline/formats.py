@@ -29,6 +29,8 @@ UNREADABLE = "unreadable record "
 _PARSED, _CORRUPT, _IS_GOOD = "_parsed", "_corrupt", "_is_good"
 _ENTRIES, _END = "entries", "end"
 """Of what JSON is wrapped in."""
+_END_OF_LINE = "\uffff"
+"""To `from_csv`, which takes one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +91,8 @@ class Decoder:
             parsed = records.withColumn(_PARSED, f.col(PARSED))
         else:
             parsed = self._parse_values(records)
-        is_read = f.col(_PARSED).isNotNull()
-        if self.source.format is Format.CSV:
-            is_read &= f.col(_PARSED)[_CORRUPT].isNull()
         is_null = f.col("value").isNull()
-        is_good = is_null | is_read
+        is_good = is_null | f.col(_PARSED).isNotNull()
         for each in self.schema:
             if not each.nullable:
                 is_there = f.col(_PARSED)[each.name].isNotNull()
@@ -104,8 +103,8 @@ class Decoder:
         from pyspark.sql import functions as f
 
         parsed = records.withColumn(_PARSED, _PARSERS[self.source.format](self))
-        if self.source.format is Format.JSON:
-            parsed = parsed.withColumn(_PARSED, _unwrapped())
+        if self.source.format in _UNWRAPPED:
+            parsed = parsed.withColumn(_PARSED, _UNWRAPPED[self.source.format]())
         if PARSED in records.columns:  # by tasks, but for values that they were unsure of
             parsed = parsed.withColumn(_PARSED, f.coalesce(f.col(PARSED), f.col(_PARSED)))
         return parsed
@@ -182,7 +181,7 @@ def _json(decoder: Decoder) -> Column:
     return f.from_json(text, wrapper, _spark_options(decoder.source))
 
 
-def _unwrapped() -> Column:
+def _json_unwrapped() -> Column:
     from pyspark.sql import functions as f
 
     wrapper = f.col(_PARSED)
@@ -191,12 +190,21 @@ def _unwrapped() -> Column:
 
 
 def _csv(decoder: Decoder) -> Column:
+    """Where a value has U+FFFF, which ends a line for `from_csv`, Spark would read on there for the next record."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StringType
 
     schema = _nullable(decoder.schema).add(_CORRUPT, StringType())
     ddl = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in schema)
-    return f.from_csv(_text(), ddl, _spark_options(decoder.source))
+    text = f.when(~_text().contains(_END_OF_LINE), _text())
+    return f.from_csv(text, ddl, _spark_options(decoder.source))
+
+
+def _csv_unwrapped() -> Column:
+    from pyspark.sql import functions as f
+
+    row = f.col(_PARSED)
+    return f.when(row[_CORRUPT].isNull(), row.dropFields(_CORRUPT))
 
 
 def _one_text(decoder: Decoder) -> Column:
@@ -235,3 +243,5 @@ _PARSERS: Mapping[Format, Callable[[Decoder], Column]] = {
     Format.BYTES: _one_binary,
     Format.AVRO: _avro,
 }
+_UNWRAPPED: Mapping[Format, Callable[[], Column]] = {Format.JSON: _json_unwrapped, Format.CSV: _csv_unwrapped}
+"""The fields alone, from what the parser gives; null for a value that cannot be read."""
