@@ -28,6 +28,7 @@ _TIME_OF_DAY = re.compile(rf"(?:T|(?=\d+:)){_TIME}", re.ASCII | re.DOTALL)
 _ONE_DIGIT_HOUR = re.compile(r"([+-])(\d):", re.ASCII)
 _ONE_DIGIT_MINUTE = re.compile(r"([+-])(\d\d):(\d)$", re.ASCII)
 _OFFSET = re.compile(r"([+-])(\d{1,2}|(\d\d)(\d\d)|(\d\d):(\d\d)|(\d\d)(\d\d)(\d\d)|(\d\d):(\d\d):(\d\d))", re.ASCII)
+_DAY_NUMBER = re.compile(r"[+-]?\d+")
 _OFFSET_LIMIT_S = 18 * 3600
 _PREFIXED = re.compile(r"(UTC|GMT|UT)([+-].*)?", re.DOTALL)
 _UNKNOWN_TO_JAVA = frozenset({"EST", "MST", "HST", "ROC", "Factory", "localtime"})
@@ -44,6 +45,8 @@ _SHORT_IDS = {
 """Java's java.time.ZoneId.SHORT_IDS."""
 
 _EPOCH_DAY = 719_468  # days from March 1 of the year 0 to 1970-01-01
+_FIRST_JULIAN_DAY = 719_470  # the same by the Julian calendar
+_FIRST_GREGORIAN_DAY = -141_427  # 1582-10-15
 _DAYS_PER_400_YEARS = 146_097
 _MICROS_PER_DAY = 86_400_000_000
 _INT32, _INT64 = 1 << 31, 1 << 63
@@ -66,6 +69,13 @@ def parse_timestamp_ntz(text: str) -> int | None:
         return None
     days, micros = _days(match), _micros_of_day(match, 5)
     return None if days is None or micros is None else _in_64_bits(days * _MICROS_PER_DAY + micros)
+
+
+def parse_day_number(text: str) -> int | None:
+    """Days since 1970 that a text gives as a number, which Spark 1.5 wrote: in the calendar of those days."""
+    if not _DAY_NUMBER.fullmatch(text) or not -_INT32 <= (days := int(text)) < _INT32:
+        return None
+    return days if days >= _FIRST_GREGORIAN_DAY else _julian_days(days)
 
 
 @lru_cache(maxsize=1000)
@@ -157,6 +167,18 @@ def _offset_micros(zone: tzinfo, days: int, micros: int) -> int:
     offset = (datetime(1970, 1, 1, tzinfo=zone) + timedelta(days=known, microseconds=micros)).utcoffset()
     assert offset is not None  # every zone of find_zone has one
     return offset // timedelta(microseconds=1)
+
+
+def _julian_days(days: int) -> int | None:
+    """The day that has the date, by our calendar, which the given day has by the Julian one."""
+    days += _FIRST_JULIAN_DAY
+    year = (4 * days + 3) // 1461
+    day_of_year = days - 365 * year - year // 4
+    months = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * months + 2) // 5
+    first = days_since_1970(year + (months >= 10), (months + 2) % 12 + 1, 1)
+    assert first is not None
+    return first + day if -_INT32 <= first + day < _INT32 else None
 
 
 def _fixed(name: str) -> tzinfo | None:
