@@ -6,6 +6,7 @@ Everything comes from one `random.Random`, so that a seed repeats a run.
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import TypeAlias
@@ -228,6 +229,16 @@ def _text(random: Random) -> str:
     return json.dumps(text, ensure_ascii=random.random() < 0.5)
 
 
+def _base64(random: Random) -> str:
+    text = b64encode(random.randbytes(random.randrange(12))).decode()
+    if random.random() < 0.4:
+        at = random.randint(0, len(text))
+        text = text[:at] + random.choice(("", "=", " ", "\n", "!", "é", "A", '"')) + text[at + random.randint(0, 2) :]
+    if random.random() < 0.2:
+        return f"'{text}'"
+    return json.dumps(text) if random.random() < 0.8 else f'"{text}"'
+
+
 def _time(random: Random) -> str:
     if random.random() < 0.2:
         return _integer(random)
@@ -245,6 +256,7 @@ _SIMPLE: Mapping[str, Callable[[Random], str]] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), _integer),
     **dict.fromkeys(("FLOAT", "DOUBLE", "DECIMAL"), _number),
     "STRING": _text,
+    "BINARY": _base64,
     **dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"), _time),
 }
 _ARROW = {
