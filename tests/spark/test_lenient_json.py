@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ VALUES = 1_000
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "+05:30")
 STRUCTURE = [bytes([letter]) for letter in b"{}[]:,\"' \\\n\x01/#0-+.eEINtfnx5"]
 STRUCTURE += [b"", b"NaN", b"null", b'{"c0":', b"-INF"]
+LONG_EXPONENT = re.compile(rb"[eE][+-]?\d{4,}")
+"""As a DECIMAL, such a number keeps Spark busy for hours."""
 
 
 def random_fields(random: Random) -> dict[str, Kind]:
@@ -48,7 +51,7 @@ def random_bytes(random: Random, fields: dict[str, Kind]) -> bytes | None:
     for _ in range(random.choice((0, 0, 1, 2)) if random.random() < 0.6 else 0):
         at = random.randint(0, len(data))
         data = data[:at] + random.choice(STRUCTURE) + data[at + random.randint(0, 2) :]
-    return data
+    return LONG_EXPONENT.sub(b"e1", data)
 
 
 def by_spark(spark: SparkSession, values: list[bytes | None], schema: str, zone: str) -> pyarrow.Table:
@@ -65,10 +68,12 @@ def differences(spark: SparkSession, seed: int, count: int) -> list[Any]:
     kind = pyarrow.struct([theirs.schema.field(name) for name in fields])
     tz = find_zone(zone)
     assert tz is not None
-    reader = LenientJson(StructType.fromDDL(ddl(fields)), tz)
+    schema = StructType.fromDDL(ddl(fields))
+    assert isinstance(schema, StructType)
+    reader = LenientJson(schema, tz)
     found = [({}, None) if value is None else reader.read(value) for value in values]
     ours = pyarrow.array([row for row, _ in found], kind)
-    wrong = []
+    wrong: list[Any] = []
     columns = [(name, ours.field(name), theirs[name].combine_chunks()) for name in fields]
     for index, (value, (_, reason)) in enumerate(zip(values, found)):
         if reason is not None and ("follows the value" in reason or reason.startswith("not UTF-8")):
