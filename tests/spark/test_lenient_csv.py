@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow
 import pytest
-from pyspark.sql.types import StructType
 
+from barnabas.spark.ddl import parse_ddl
 from barnabas.spark.lenient.csv_values import LenientCsv
 from barnabas.spark.lenient.times import find_zone
 from tests.csv_values import SEPARATORS, random_schema, random_value
@@ -59,7 +59,7 @@ def differences(spark: SparkSession, seed: int) -> list[Any]:
     kind = pyarrow.struct([theirs.schema.field(name) for name in fields])
     tz = find_zone(zone)
     assert tz is not None
-    reader = LenientCsv(StructType.fromDDL(ddl(fields)), tz, separator)
+    reader = LenientCsv(parse_ddl(ddl(fields)), tz, separator)
     found = [reader.read(value) for value in values]
     ours = pyarrow.array([row for row, _ in found], kind)
     columns = [(name, ours.field(name), theirs[name].combine_chunks()) for name in fields]

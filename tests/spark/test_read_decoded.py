@@ -69,6 +69,34 @@ def test_decoded_columns_are_those_of_from_json(
             assert repr(ours[name][index]) == repr(theirs[name][index]), (name, values[index])
 
 
+def test_decoded_columns_of_csv_are_those_of_from_csv(
+    filled: Callable[..., str], read_topic: Callable[..., DataFrame]
+) -> None:
+    schema = "id INT, x DOUBLE, s STRING, at TIMESTAMP"
+    values = [
+        *(b"1,2.5,a,2026-11-18T09:00:00Z", b'2, 3 ,"a \\"b\\"",2026-11-18', b"3,x,a", b"4,5,6,,8", b"a,b,c,d"),
+        *(b'5,NaN,"a" b,', b"", None),
+    ]
+    topic = filled(values)
+    chosen = {"value.format": "csv", "value.schema": schema}
+    ours = read_topic(topic, **chosen).toArrow().sort_by("offset")
+    read = f"from_csv(cast(value AS STRING), '{schema}') AS v"
+    theirs = read_topic(topic).selectExpr("offset", read).select("offset", "v.*").toArrow().sort_by("offset")
+    for name in ("id", "x", "s", "at"):
+        assert repr(ours[name].to_pylist()) == repr(theirs[name].to_pylist())  # NaN is not equal to itself
+    assert [reason is not None for reason in ours["_corrupt_record"].to_pylist()] == [
+        False,
+        False,
+        *[True] * 3,
+        False,
+        True,
+        False,
+    ]
+    some = read_topic(topic, columns="at,_corrupt_record", **chosen).toArrow()
+    assert some.num_columns == 2
+    assert some["at"].equals(ours["at"])
+
+
 def test_columns_of_record_and_value_stand_side_by_side(
     filled: Callable[..., str], read_topic: Callable[..., DataFrame]
 ) -> None:

@@ -59,7 +59,7 @@ def _framing(option: str, given: str) -> str:
     return one_of({"confluent": "confluent", "none": "none"})(option, given)
 
 
-def _json(given: Mapping[str, Any]) -> tuple[StructType, None]:
+def _ddl(given: Mapping[str, Any]) -> tuple[StructType, None]:
     from barnabas.spark.ddl import parse_ddl
 
     for option in ("value.framing", "value.registry"):
@@ -69,6 +69,17 @@ def _json(given: Mapping[str, Any]) -> tuple[StructType, None]:
         return parse_ddl(given["value.schema"]), None
     except ValueError as problem:
         raise wrong("value.schema", given["value.schema"], f"Spark's DDL, such as 'id BIGINT': {problem}") from None
+
+
+def _csv(given: Mapping[str, Any]) -> tuple[StructType, None]:
+    from barnabas.spark.lenient.csv_values import READABLE_TYPES
+
+    schema, _ = _ddl(given)
+    for each in schema:
+        if not isinstance(each.dataType, READABLE_TYPES):
+            kind = each.dataType.simpleString()
+            raise WrongOption(f"value.schema has the field {each.name!r} of type {kind}; CSV has only simple types")
+    return schema, None
 
 
 def _avro(given: Mapping[str, Any]) -> tuple[StructType, AvroDecoding]:
@@ -85,7 +96,8 @@ def _avro(given: Mapping[str, Any]) -> tuple[StructType, AvroDecoding]:
 
 
 _FORMATS: Mapping[str, Callable[[Mapping[str, Any]], tuple[StructType, AvroDecoding | None]]] = {
-    "json": _json,
+    "json": _ddl,
+    "csv": _csv,
     "avro": _avro,
 }
 VALUE_OPTIONS: Mapping[str, Parse[Any]] = {

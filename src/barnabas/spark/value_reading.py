@@ -78,10 +78,10 @@ class ValueReader:
 
 
 def chosen_fields(fields: ValueFields, names: Sequence[str]) -> StructType:
-    """What is decoded for the sake of these fields: only they, but a value of Avro as a whole."""
+    """What is decoded for the sake of these fields: only they, but a value of Avro or CSV as a whole."""
     from pyspark.sql.types import StructType
 
-    return fields.schema if fields.avro is not None else StructType([fields.schema[name] for name in names])
+    return StructType([fields.schema[name] for name in names]) if fields.format == "json" else fields.schema
 
 
 def _session_zone() -> str:
@@ -105,6 +105,12 @@ def _one_json(fields: ValueFields, chosen: StructType, zone: tzinfo) -> ReadOne:
     from barnabas.spark.lenient.json_values import LenientJson
 
     return LenientJson(chosen, zone).read
+
+
+def _one_csv(fields: ValueFields, chosen: StructType, zone: tzinfo) -> ReadOne:
+    from barnabas.spark.lenient.csv_values import LenientCsv
+
+    return LenientCsv(chosen, zone).read
 
 
 def _one_avro(fields: ValueFields, chosen: StructType, zone: tzinfo) -> ReadOne:
@@ -131,5 +137,6 @@ def _one_avro(fields: ValueFields, chosen: StructType, zone: tzinfo) -> ReadOne:
 
 _ONE_BY_ONE: Mapping[str, Callable[[ValueFields, StructType, tzinfo], ReadOne]] = {
     "json": _one_json,
+    "csv": _one_csv,
     "avro": _one_avro,
 }

@@ -57,7 +57,7 @@ def test_columns_follow_the_fields(options: dict[str, str], columns: str) -> Non
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"value.format": "xml"}, "value.format='xml' is wrong: it must be one of json, avro"),
+        ({"value.format": "xml"}, "value.format='xml' is wrong: it must be one of json, csv, avro"),
         ({"value.format": "json"}, "value.format=json needs value.schema, the fields of the values"),
         ({"value.schema": "id INT"}, "value.schema is for values that are decoded; give value.format, one of"),
         ({"mode": "PERMISSIVE"}, "mode is for values that are decoded; give value.format"),
@@ -73,6 +73,7 @@ def test_columns_follow_the_fields(options: dict[str, str], columns: str) -> Non
         (JSON | {"value.schema": "a INT b INT"}, "'b' stands where a comma is expected"),
         (JSON | {"value.schema": "a MAP<INT, INT>"}, "the keys of a MAP are STRING, not INT"),
         (JSON | {"value.schema": "a DECIMAL(39)"}, "DECIMAL(39,0) has at most 38 digits"),
+        ({"value.format": "csv", "value.schema": "a ARRAY<INT>"}, "'a' of type array<int>; CSV has only simple types"),
         (AVRO_OPTIONS | {"value.schema": "{}"}, "schema of a record as JSON: not an Avro schema: it lacks 'type'"),
         (AVRO_OPTIONS | {"value.schema": '"int"'}, "its Avro schema is not a record"),
         (AVRO_OPTIONS | {"value.framing": "x"}, "value.framing='x' is wrong: it must be one of confluent, none"),

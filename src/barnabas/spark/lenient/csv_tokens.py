@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import NoReturn
 
 _QUOTE, _ESCAPE, _NONE = '"', "\\", "\0"
-_COMMENT = "#"
-"""Spark reads no comments, yet the parser looks for one where a line ends."""
 
 
 class CsvError(ValueError):
@@ -49,7 +47,7 @@ class CsvTokens:
         self._at += 1
 
     def _take_until(self, *stops: str) -> None:
-        """Take letters up to one of these; if none follows, the line ends, and the first of them is still the letter."""
+        """Take letters up to one of these; if none follows, the line ends, and the first letter stays."""
         letter = self._letter
         while letter not in stops:
             self._text.append(letter)

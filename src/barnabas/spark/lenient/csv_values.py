@@ -149,5 +149,5 @@ _SIMPLE: Mapping[type[types.DataType], Convert] = {
     types.DateType: parse_date,
     types.TimestampNTZType: parse_timestamp_ntz,
 }
-READABLE_TYPES = (*_SIMPLE, types.TimestampType, types.DecimalType)
-"""All others are refused by from_csv, or never decoded here."""
+READABLE_TYPES: tuple[type[types.DataType], ...] = (*_SIMPLE, types.TimestampType, types.DecimalType)
+"""A token has no types inside it."""
