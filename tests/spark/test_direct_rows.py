@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -101,7 +103,23 @@ def test_csv_rows_that_tasks_decode_are_those_of_spark(spark: SparkSession, seed
     options = {} if separator == "," else {"sep": separator}
     source = Source("s", ("t",), format=Format.CSV, schema=ddl(fields, required), key="k", options=options)
     values = [csv_values.random_value(random, fields, separator) for _ in range(VALUES)]
-    check_sure_rows(spark, source, values, least=0.2)
+    check_sure_rows(spark, source, values, least=0.1)
+
+
+@pytest.mark.parametrize(("form", "text"), [(Format.JSON, '{"c0":%s}'), (Format.CSV, "%s")], ids=["json", "csv"])
+def test_floats_are_rounded_as_in_spark(spark: SparkSession, form: Format, text: str) -> None:
+    """Also those that are near to the middle between two."""
+    random, numbers = Random(1), []
+    for _ in range(VALUES):
+        (low,) = struct.unpack("<f", struct.pack("<f", random.gauss(0, 1) * 10 ** random.randint(-37, 37)))
+        (bits,) = struct.unpack("<I", struct.pack("<f", low))
+        (high,) = struct.unpack("<f", struct.pack("<I", bits + 1))
+        middle = (
+            (Decimal(low) + Decimal(high)) / 2 * (1 + random.choice((0, 1, -1)) * Decimal(10) ** -random.randint(8, 25))
+        )
+        numbers += [repr(low), f"{low:.9g}", f"{middle:.{random.randint(8, 40)}g}"]
+    source = Source("s", ("t",), format=form, schema="c0 FLOAT", key="k")
+    check_sure_rows(spark, source, [(text % number).encode() for number in numbers], least=0.6)
 
 
 @pytest.mark.proof
@@ -111,7 +129,7 @@ def test_any_separator_divides_as_in_spark(spark: SparkSession, separator: str) 
     fields = {"c0": "STRING", "c1": "STRING"}
     source = Source("s", ("t",), format=Format.CSV, schema=ddl(fields), key="k", options={"sep": separator})
     values = [csv_values.random_value(random, fields, separator) for _ in range(VALUES)]
-    check_sure_rows(spark, source, values, least=0.2)
+    check_sure_rows(spark, source, values, least=0.1)
 
 
 @pytest.mark.parametrize(
