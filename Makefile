@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 DECLARED := pyproject.toml setup.py
 CODEC  := $(addprefix src/barnabas/records/,codec.py column_codec.py row_codec.py compaction_codec.py append_codec.py \
-  utf8.py value_sinks.py json_scanner.py json_codec.py avro_decoder.py avro_codec.py)
+  utf8.py value_sinks.py json_scanner.py value_numbers.py json_codec.py csv_codec.py avro_decoder.py avro_codec.py)
 RELEASE := .release
 
 .DEFAULT_GOAL := help

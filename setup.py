@@ -2,7 +2,7 @@
 
 Everything else about the package stands in pyproject.toml.
 
-The codec: eleven modules of `barnabas.records` become the extension `barnabas.records._codec_c`. It is optional: where
+The codec: 13 modules of `barnabas.records` become the extension `barnabas.records._codec_c`. It is optional: where
 it cannot be built, a notice is printed and the codec runs as plain Python. With BARNABAS_REQUIRE_COMPILED=1 that is an
 error instead. Cython gets the sources joined, with Cython's own imports in place of theirs, and with the digest by
 which `barnabas.records.engine` tells whether the extension still fits them.
@@ -32,7 +32,9 @@ CODECS = (
     "utf8",
     "value_sinks",
     "json_scanner",
+    "value_numbers",
     "json_codec",
+    "csv_codec",
     "avro_decoder",
     "avro_codec",
 )

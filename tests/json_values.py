@@ -6,9 +6,12 @@ Everything comes from one `random.Random`, so that a seed repeats a run.
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import TypeAlias
+
+import pyarrow
 
 Kind: TypeAlias = str | tuple[str, ...] | dict[str, "Kind"]
 """A simple type; ("array", element); ("map", value); or the fields of a struct."""
@@ -85,6 +88,17 @@ def random_schema(random: Random) -> dict[str, Kind]:
 
 def ddl(fields: Mapping[str, Kind], required: frozenset[str] = frozenset()) -> str:
     return ", ".join(f"{name} {_ddl(kind)}{' NOT NULL' if name in required else ''}" for name, kind in fields.items())
+
+
+def arrow_type(kind: Kind) -> pyarrow.DataType:
+    if isinstance(kind, dict):
+        return pyarrow.struct([(name, arrow_type(each)) for name, each in kind.items()])
+    if isinstance(kind, tuple):
+        inner = arrow_type(kind[1])
+        return pyarrow.list_(inner) if kind[0] == "array" else pyarrow.map_(pyarrow.string(), inner)
+    if kind.startswith("DECIMAL"):
+        return pyarrow.decimal128(*(int(each) for each in kind[8:-1].split(",")))
+    return _ARROW[kind]
 
 
 def random_value(random: Random, fields: Mapping[str, Kind]) -> bytes | None:
@@ -215,6 +229,16 @@ def _text(random: Random) -> str:
     return json.dumps(text, ensure_ascii=random.random() < 0.5)
 
 
+def _base64(random: Random) -> str:
+    text = b64encode(random.randbytes(random.randrange(12))).decode()
+    if random.random() < 0.4:
+        at = random.randint(0, len(text))
+        text = text[:at] + random.choice(("", "=", " ", "\n", "!", "é", "A", '"')) + text[at + random.randint(0, 2) :]
+    if random.random() < 0.2:
+        return f"'{text}'"
+    return json.dumps(text) if random.random() < 0.8 else f'"{text}"'
+
+
 def _time(random: Random) -> str:
     if random.random() < 0.2:
         return _integer(random)
@@ -232,5 +256,11 @@ _SIMPLE: Mapping[str, Callable[[Random], str]] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), _integer),
     **dict.fromkeys(("FLOAT", "DOUBLE", "DECIMAL"), _number),
     "STRING": _text,
+    "BINARY": _base64,
     **dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"), _time),
 }
+_ARROW = {
+    "BOOLEAN": pyarrow.bool_(), "TINYINT": pyarrow.int8(), "SMALLINT": pyarrow.int16(), "INT": pyarrow.int32(),
+    "BIGINT": pyarrow.int64(), "FLOAT": pyarrow.float32(), "DOUBLE": pyarrow.float64(), "STRING": pyarrow.string(),
+    "DATE": pyarrow.date32(), "TIMESTAMP": pyarrow.timestamp("us", "UTC"), "TIMESTAMP_NTZ": pyarrow.timestamp("us"),
+}  # fmt: skip

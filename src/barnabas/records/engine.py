@@ -22,7 +22,9 @@ SOURCES = (
     "utf8.py",
     "value_sinks.py",
     "json_scanner.py",
+    "value_numbers.py",
     "json_codec.py",
+    "csv_codec.py",
     "avro_decoder.py",
     "avro_codec.py",
 )
@@ -37,6 +39,7 @@ class Choice(NamedTuple):
     compaction_codec: Any
     append_codec: Any
     json_codec: Any
+    csv_codec: Any
     avro_codec: Any
     compiled: bool
     reason: str
@@ -55,13 +58,24 @@ def choose(pure: bool) -> Choice:
     if source_digest() != compiled.SOURCE_DIGEST:
         return _plain(f"{compiled.__file__} was built from other sources; rebuild it with `{BUILD_COMMAND}`")
     reason = f"{compiled.__file__} fits its sources"
-    return Choice(compiled, compiled, compiled, compiled, compiled, compiled, compiled, True, reason)
+    return Choice(compiled, compiled, compiled, compiled, compiled, compiled, compiled, compiled, True, reason)
 
 
 def _plain(reason: str) -> Choice:
-    from barnabas.records import append_codec, avro_codec, codec, column_codec, compaction_codec, json_codec, row_codec
+    from barnabas.records import (
+        append_codec,
+        avro_codec,
+        codec,
+        column_codec,
+        compaction_codec,
+        csv_codec,
+        json_codec,
+        row_codec,
+    )
 
-    return Choice(codec, column_codec, row_codec, compaction_codec, append_codec, json_codec, avro_codec, False, reason)
+    return Choice(
+        codec, column_codec, row_codec, compaction_codec, append_codec, json_codec, csv_codec, avro_codec, False, reason
+    )
 
 
 def source_digest() -> str:
@@ -69,9 +83,9 @@ def source_digest() -> str:
     return hashlib.sha256(b"".join((here / name).read_bytes() for name in SOURCES)).hexdigest()
 
 
-codec, column_codec, row_codec, compaction_codec, append_codec, json_codec, avro_codec, COMPILED, REASON = choose(
-    pure=os.environ.get("BARNABAS_PURE", "0") not in ("", "0")
-)
+(
+    codec, column_codec, row_codec, compaction_codec, append_codec, json_codec, csv_codec, avro_codec, COMPILED, REASON
+) = choose(pure=os.environ.get("BARNABAS_PURE", "0") not in ("", "0"))  # fmt: skip
 
 
 def describe() -> str:

@@ -9,7 +9,7 @@ so this one never has to guess what that would do.
     boolean     true or false
     integer     digits without fraction and exponent, within the width of the column
     double      a JSON number; an integer of at most 18 digits, and not -0
-    float       a JSON number whose digits are below 2^24 and whose exponent is within 10
+    float       a double within 1.2e-38 and 3.4e38, or 0; not one midway between two floats
     decimal     a number without exponent that needs no rounding, of at most 18 digits
     string      a JSON string of valid UTF-8, without unpaired surrogates
     timestamp   "YYYY-MM-DDTHH:MM:SS[.ffffff][Z|+HH:MM]" with T or a blank, or whole seconds since 1970 as a number
@@ -23,34 +23,16 @@ Nothing is deeper than 64 levels, no name is longer than 10,000 bytes, no number
 
 from __future__ import annotations
 
-from array import array
-
 from barnabas.records import uncompiled as cython
 from barnabas.records.column_codec import BinarySink
 from barnabas.records.json_scanner import DEEPEST, LONGEST_TEXT, NO_DAY, NO_TIME, JsonScanner
-from barnabas.records.uncompiled import Bytes, Doubles, Int64s, memcmp, memcpy
-from barnabas.records.value_sinks import (
-    BOOLEAN,
-    DATE,
-    DECIMAL,
-    DOUBLE,
-    FLOAT,
-    INTEGER,
-    LIST,
-    MAP,
-    STRING,
-    STRUCT,
-    TIMESTAMP,
-    ValueSink,
-)
+from barnabas.records.uncompiled import Bytes, Int64s, memcmp, memcpy
+from barnabas.records.value_numbers import NumberAppender
+from barnabas.records.value_sinks import BOOLEAN, DATE, LIST, MAP, STRING, STRUCT, TIMESTAMP, ValueSink
 
 # The build puts other imports in place of what stands above (see setup.py).
 
 MOST_MAP_ENTRIES = cython.declare(cython.longlong, 64)  # each name is compared with all before it
-
-EXACT_DOUBLE = cython.declare(cython.ulonglong, 1 << 53)
-EXACT_FLOAT = cython.declare(cython.ulonglong, 1 << 24)
-MOST_SECONDS = cython.declare(cython.longlong, 9_000_000_000_000)  # whose microseconds fit 64 bits
 
 
 @cython.final
@@ -63,12 +45,12 @@ class JsonDecoder:
 
     root: ValueSink
     scan: JsonScanner
-    powers: Doubles
+    numbers: NumberAppender
 
     def __init__(self, root: ValueSink) -> None:
         self.root = root
         self.scan = JsonScanner(b"")
-        self.powers = memoryview(array("d", [float(f"1e{power}") for power in range(23)]))
+        self.numbers = NumberAppender()
 
     def decode(self, data: Bytes, ends: Int64s, validity: Bytes, first_bit: int, rows: int) -> list[int]:
         """Append the rows of the values that are sure; return the indexes of the others.
@@ -114,7 +96,6 @@ class JsonDecoder:
         """A value that begins with `byte`, as the next row of the column."""
         kind: cython.longlong = column.kind
         time: cython.longlong
-        row: cython.Py_ssize_t
         if byte == 0x6E:  # null
             if not self.scan.literal(0x6E756C6C, 4):
                 return 0
@@ -144,12 +125,7 @@ class JsonDecoder:
             return 0
         if kind == DATE or not self.scan.number():
             return 0
-        row = column.append_valid()
-        if kind == DOUBLE:
-            return self.put_double(column, row)
-        if kind == FLOAT:
-            return self.put_float(column, row)
-        return self.put_integer(column, row)
+        return self.numbers.append(self.scan, column)
 
     @cython.cfunc
     @cython.exceptval(-1)
@@ -374,83 +350,4 @@ class JsonDecoder:
         text.size = size
         text.ends.view[row + 1] = size
         self.scan.position = position + 1
-        return 1
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def put_double(self, column: ValueSink, row: cython.Py_ssize_t) -> cython.longlong:
-        value: cython.double
-        if self.scan.is_integer and (self.scan.digits > 18 or (self.scan.is_negative and self.scan.mantissa == 0)):
-            return 0
-        if self.scan.digits <= 18 and self.scan.mantissa <= EXACT_DOUBLE and -22 <= self.scan.fraction <= 22:
-            # Both numbers are exact, so that one operation rounds once, as the slow way does.
-            value = self.scan.mantissa
-            if self.scan.fraction > 0:
-                value = value / self.powers[self.scan.fraction]
-            elif self.scan.fraction < 0:
-                value = value * self.powers[-self.scan.fraction]
-            if self.scan.is_negative:
-                value = -value
-        else:
-            value = float(bytes(self.scan.p[self.scan.number_at : self.scan.position]))
-            if value - value != 0:
-                return 0
-        column.doubles[row] = value
-        return 1
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def put_float(self, column: ValueSink, row: cython.Py_ssize_t) -> cython.longlong:
-        if (
-            self.scan.digits > 18
-            or self.scan.mantissa > EXACT_FLOAT
-            or self.scan.fraction < -10
-            or self.scan.fraction > 10
-        ):
-            return 0
-        return self.put_double(column, row)
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def put_integer(self, column: ValueSink, row: cython.Py_ssize_t) -> cython.longlong:
-        """Of a column of integers, decimals or timestamps."""
-        value: cython.longlong = self.scan.mantissa
-        missing: cython.longlong
-        if column.kind == DECIMAL:
-            missing = column.scale - self.scan.fraction
-            if self.scan.has_exponent or missing < 0 or self.scan.digits + missing > 18:
-                return 0
-            while missing > 0:
-                value *= 10
-                missing -= 1
-        elif not self.scan.is_integer or self.scan.digits > 18:
-            return self.put_widest(column, row)
-        if self.scan.is_negative:
-            value = -value
-        if column.kind == TIMESTAMP:
-            if column.zoned < 0 or value > MOST_SECONDS or value < -MOST_SECONDS:
-                return 0
-            value *= 1_000_000
-        elif value < column.low or value > column.high:
-            return 0
-        column.integers.view[row] = value
-        return 1
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def put_widest(self, column: ValueSink, row: cython.Py_ssize_t) -> cython.longlong:
-        """An integer of 19 digits, of which the last is not in the mantissa yet."""
-        last: cython.longlong
-        value: cython.longlong = self.scan.mantissa
-        if not self.scan.is_integer or self.scan.digits != 19 or column.kind != INTEGER:
-            return 0
-        last = self.scan.p[self.scan.position - 1] - 0x30
-        if value > 922_337_203_685_477_580 or (value == 922_337_203_685_477_580 and last > 7):
-            return 0
-        value = value * 10 + last
-        if self.scan.is_negative:
-            value = -value
-        if value < column.low or value > column.high:
-            return 0
-        column.integers.view[row] = value
         return 1

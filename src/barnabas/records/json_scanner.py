@@ -1,7 +1,8 @@
 """Passes the tokens of a JSON text: blanks, names, texts, numbers, dates, and values that nobody wants.
 
-Where a method finds that what stands here is outside the grammar of `json_codec`, it returns 0 or what its docstring
-says, and the position is of no use any more. The same rules hold as in `codec`, with which this is compiled.
+`csv_codec` reads numbers and times with it too. Where a method finds that what stands here is outside the grammar of
+`json_codec`, it returns 0 or what its docstring says, and the position is of no use any more. The same rules hold as in
+`codec`, with which this is compiled.
 """
 
 from __future__ import annotations
@@ -339,29 +340,41 @@ class JsonScanner:
     @cython.cfunc
     @cython.exceptval(check=False)
     def timestamp(self, zoned: cython.longlong) -> cython.longlong:
-        """Pass a text that is a time, whose quote stands here; its microseconds since 1970, or NO_TIME.
+        """Pass a text that is a time, whose quote stands here; its microseconds since 1970, or NO_TIME."""
+        time: cython.longlong
+        self.position += 1
+        time = self.time(zoned)
+        if self.position >= self.end or self.p[self.position] != 0x22:
+            return NO_TIME
+        self.position += 1
+        return time
 
-        `zoned`: 1 takes a text with a zone or without (then UTC), 0 only one with, -1 only one without.
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def time(self, zoned: cython.longlong) -> cython.longlong:
+        """Pass a time that stands here; its microseconds since 1970, or NO_TIME. Something may follow.
+
+        `zoned`: 1 takes a time with a zone or without (then UTC), 0 only one with, -1 only one without.
         """
         p: cython.p_const_uchar = self.p
-        at: cython.Py_ssize_t = self.position + 1
+        at: cython.Py_ssize_t = self.position
         end: cython.Py_ssize_t = self.end
         unit: cython.longlong = 100_000
         micros: cython.longlong = 0
-        offset: cython.longlong
+        offset: cython.longlong = 0
         minutes: cython.longlong
         day: cython.longlong
         hour: cython.longlong
         minute: cython.longlong
         second: cython.longlong
-        if at + 20 > end or (p[at + 10] != 0x54 and p[at + 10] != 0x20) or p[at + 13] != 0x3A or p[at + 16] != 0x3A:
+        if at + 19 > end or (p[at + 10] != 0x54 and p[at + 10] != 0x20) or p[at + 13] != 0x3A or p[at + 16] != 0x3A:
             return NO_TIME
         day = self.days(at)
         hour, minute, second = self.two_digits(at + 11), self.two_digits(at + 14), self.two_digits(at + 17)
         if day == NO_DAY or hour < 0 or hour > 23 or minute < 0 or minute > 59 or second < 0 or second > 59:
             return NO_TIME
         at += 19
-        if p[at] == 0x2E:
+        if at < end and p[at] == 0x2E:
             at += 1
             while at < end and 0x30 <= p[at] <= 0x39:
                 if unit == 0:
@@ -371,15 +384,9 @@ class JsonScanner:
                 at += 1
             if unit == 100_000:
                 return NO_TIME
-        offset = 0
-        if at < end and p[at] == 0x22:
-            if zoned == 0:
-                return NO_TIME
-        elif zoned < 0:
-            return NO_TIME
-        elif at < end and p[at] == 0x5A:
+        if zoned >= 0 and at < end and p[at] == 0x5A:
             at += 1
-        elif at + 6 < end and (p[at] == 0x2B or p[at] == 0x2D) and p[at + 3] == 0x3A:
+        elif zoned >= 0 and at + 6 <= end and (p[at] == 0x2B or p[at] == 0x2D) and p[at + 3] == 0x3A:
             offset, minutes = self.two_digits(at + 1), self.two_digits(at + 4)
             if offset < 0 or offset > 17 or minutes < 0 or minutes > 59:
                 return NO_TIME
@@ -387,10 +394,8 @@ class JsonScanner:
             if p[at] == 0x2D:
                 offset = -offset
             at += 6
-        else:
+        elif zoned == 0:
             return NO_TIME
-        if at >= end or p[at] != 0x22:
-            return NO_TIME
-        self.position = at + 1
+        self.position = at
         second += ((day * 24 + hour) * 60 + minute - offset) * 60
         return second * 1_000_000 + micros

@@ -1,6 +1,6 @@
 """Columns that a decoder has filled, as Arrow arrays, and the sinks that such columns need.
 
-`value_sinks` has the layout; the decoders of JSON and Avro fill it.
+`value_sinks` has the layout; the decoders of JSON, CSV and Avro fill it.
 """
 
 from __future__ import annotations

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     import pyarrow
 
+    from barnabas.records.csv_columns import CsvReader
+    from barnabas.records.json_columns import JsonReader
+
 
 @dataclass(frozen=True)
 class AvroDecoding:
@@ -38,6 +41,8 @@ class Decoding:
     is_utc: bool
     """Timestamps without a zone are in UTC."""
     avro: AvroDecoding | None = None
+    separator: str = ","
+    """Between the tokens of CSV."""
 
     def dump(self) -> str:
         return json.dumps(asdict(self))
@@ -46,7 +51,7 @@ class Decoding:
     def load(cls, text: str) -> Self:
         found = json.loads(text)
         avro = None if found["avro"] is None else AvroDecoding(**found["avro"])
-        return cls(found["format"], found["fields"], tuple(found["required"]), found["is_utc"], avro)
+        return cls(**{**found, "required": tuple(found["required"]), "avro": avro})
 
     @cached_property
     def schema(self) -> pyarrow.Schema:
@@ -61,7 +66,7 @@ ReadValues = Callable[["pyarrow.Array"], "tuple[pyarrow.RecordBatch, list[int]]"
 
 
 def value_reader(decoding: Decoding) -> ReadValues:
-    """Raises UnsupportedType for a schema, and KeyError for a format, of which all values would be unsure."""
+    """Raises UnsupportedType for a schema of which all values would be unsure."""
     return _READERS[decoding.format](decoding)
 
 
@@ -85,8 +90,16 @@ def as_text(values: pyarrow.Array) -> pyarrow.Array:
 def _json(decoding: Decoding) -> ReadValues:
     from barnabas.records.json_columns import JsonReader
 
-    reader = JsonReader(decoding.schema, decoding.required, is_utc=decoding.is_utc)
+    return _pairs(JsonReader(decoding.schema, decoding.required, is_utc=decoding.is_utc))
 
+
+def _csv(decoding: Decoding) -> ReadValues:
+    from barnabas.records.csv_columns import CsvReader
+
+    return _pairs(CsvReader(decoding.schema, decoding.required, separator=decoding.separator, is_utc=decoding.is_utc))
+
+
+def _pairs(reader: JsonReader | CsvReader) -> ReadValues:
     def read(values: pyarrow.Array) -> tuple[pyarrow.RecordBatch, list[int]]:
         found = reader.read(values)
         return found.rows, found.unsure
@@ -128,12 +141,11 @@ def _one_binary(decoding: Decoding) -> ReadValues:
 
 _READERS: Mapping[str, Callable[[Decoding], ReadValues]] = {
     "json": _json,
+    "csv": _csv,
     "avro": _avro,
     "text": _one_text,
     "bytes": _one_binary,
 }
-FORMATS = frozenset(_READERS)
-"""Those that a task can decode."""
 
 
 def _is_text(value: bytes | None) -> bool:

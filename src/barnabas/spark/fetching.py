@@ -37,6 +37,11 @@ def read_range(
         from barnabas.spark.decoded_rows import decode_batches
 
         yield from decode_batches(_read_raw(options, columns, wanted, topic_id), columns, options.decoding)
+    elif options.fields is not None:
+        from barnabas.spark.decoded_columns import ColumnDecoder
+
+        decoder = ColumnDecoder(options.fields, columns, wanted)
+        yield from decoder.decode(_read_raw(options, decoder.raw_columns, wanted, topic_id))
     else:
         yield from _read_raw(options, columns, wanted, topic_id)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -27,7 +27,8 @@ from barnabas.spark.option_values import (
     words,
     wrong,
 )
-from barnabas.spark.schema import ALL_COLUMNS, PLAIN_COLUMNS
+from barnabas.spark.schema import ALL_COLUMNS, CORRUPT, PLAIN_COLUMNS, known_columns
+from barnabas.spark.value_fields import VALUE_OPTIONS, ValueFields, parse_value_fields
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,9 @@ class ReadOptions:
     group_prefix: str
     poll_timeout_ms: int
     decoding: Decoding | None = None
-    """How tasks decode values, where they are to."""
+    """How tasks decode values for a pipeline."""
+    fields: ValueFields | None = None
+    """Into which columns tasks decode values."""
 
     @property
     def isolation(self) -> Isolation:
@@ -100,11 +103,14 @@ def _limit(option: str, given: str) -> Limit:
     return names.get(given.strip().lower()) or AtOffsets(parse_offsets(option, given), option)
 
 
-def _columns(option: str, given: str) -> tuple[str, ...]:
-    chosen = words(option, given)
-    check_known(chosen, ALL_COLUMNS, "column")
-    right = {name.lower(): name for name in ALL_COLUMNS}
-    return tuple(right[name.lower()] for name in chosen)
+def _columns(known: Sequence[str]) -> Parse[tuple[str, ...]]:
+    def parse(option: str, given: str) -> tuple[str, ...]:
+        chosen = words(option, given)
+        check_known(chosen, known, "column")
+        right = {name.lower(): name for name in known}
+        return tuple(right[name.lower()] for name in chosen)
+
+    return parse
 
 
 def _times(option: str, given: str) -> dict[TopicPartition, int]:
@@ -145,7 +151,8 @@ _OPTIONS: Mapping[str, Parse[Any]] = {
     "minPartitions": number(1),
     "maxRecordsPerPartition": number(1),
     "includeHeaders": boolean,
-    "columns": _columns,
+    "columns": text,
+    **VALUE_OPTIONS,
     "pushFilters": boolean,
     "groupIdPrefix": text,
     "kafkaConsumer.pollTimeoutMs": number(1),
@@ -157,15 +164,22 @@ _OPTIONS: Mapping[str, Parse[Any]] = {
 retries, not a number."""
 
 
-def parse_columns(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns of the read: those that `columns` names, else all, headers only where they are asked for."""
+def parse_columns(options: Mapping[str, str], fields: ValueFields | None = None) -> tuple[str, ...]:
+    """The columns of the read: those that `columns` names, else all, headers only where they are asked for.
+
+    Where values are decoded, their fields take the place of the value.
+    """
     chosen = parse_all(options, {"includeHeaders": boolean})
-    return named_columns(options) or (ALL_COLUMNS if chosen.get("includeHeaders") else PLAIN_COLUMNS)
+    columns: tuple[str, ...] = ALL_COLUMNS if chosen.get("includeHeaders") else PLAIN_COLUMNS
+    if fields is not None:
+        columns = (*(name for name in columns if name != "value"), *fields.schema.fieldNames(), CORRUPT)
+    return named_columns(options, fields) or columns
 
 
-def named_columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
+def named_columns(options: Mapping[str, str], fields: ValueFields | None = None) -> tuple[str, ...] | None:
     """Those that `columns` names, if it is given."""
-    return parse_all(options, {"columns": _columns}).get("columns")
+    known = known_columns(None if fields is None else fields.schema)
+    return parse_all(options, {"columns": _columns(known)}).get("columns")
 
 
 def parse_decoding(options: Mapping[str, str]) -> Decoding | None:
@@ -211,6 +225,8 @@ def _read_options(options: Mapping[str, str], given: Mapping[str, Any], begin: L
     if len(choices) != 1:
         raise WrongOption(f"give one of {', '.join(_TOPICS)}, which say what to read; {len(choices)} are given")
     kafka = parse_kafka_options(options, CONSUMER)
+    fields = parse_value_fields(options)
+    named_columns(options, fields)
     return ReadOptions(
         kafka=kafka,
         topics=choices[0],
@@ -227,6 +243,7 @@ def _read_options(options: Mapping[str, str], given: Mapping[str, Any], begin: L
         group_prefix=given.get("groupIdPrefix", "spark-barnabas-source"),
         poll_timeout_ms=given.get("kafkaConsumer.pollTimeoutMs", 120_000),
         decoding=given.get("decoding"),
+        fields=fields,
     )
 
 

@@ -15,9 +15,16 @@ if TYPE_CHECKING:
 PLAIN_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS = "headers"
 ALL_COLUMNS = (*PLAIN_COLUMNS, HEADERS)
+CORRUPT = "_corrupt_record"
+"""Where values are decoded: why one cannot be read."""
 
 
-def spark_schema(columns: Sequence[str]) -> StructType:
+def known_columns(fields: StructType | None = None) -> tuple[str, ...]:
+    """The columns that there are: those of records, and where values are decoded, their fields."""
+    return ALL_COLUMNS if fields is None else (*ALL_COLUMNS, *fields.fieldNames(), CORRUPT)
+
+
+def spark_schema(columns: Sequence[str], fields: StructType | None = None) -> StructType:
     """The schema of these columns, in their order; everything may be null, as with Spark's own source."""
     from pyspark.sql import types
 
@@ -32,14 +39,19 @@ def spark_schema(columns: Sequence[str]) -> StructType:
         "timestampType": types.IntegerType(),
         "headers": types.ArrayType(header),
     }
+    if fields is not None:
+        kinds |= {field.name: field.dataType for field in fields} | {CORRUPT: types.StringType()}
     return types.StructType([types.StructField(name, kinds[name]) for name in columns])
 
 
-def chosen_columns(schema: StructType, named: Sequence[str] | None = None) -> tuple[str, ...]:
+def chosen_columns(
+    schema: StructType, named: Sequence[str] | None = None, fields: StructType | None = None
+) -> tuple[str, ...]:
     """The columns of a schema, which may be the user's: some of ours, with their types; `columns` names the same."""
-    check_known(schema.fieldNames(), ALL_COLUMNS, "column")
-    right = {name.lower(): name for name in ALL_COLUMNS}
-    for given, ours in zip(schema, spark_schema([right[name.lower()] for name in schema.fieldNames()])):
+    known = known_columns(fields)
+    check_known(schema.fieldNames(), known, "column")
+    right = {name.lower(): name for name in known}
+    for given, ours in zip(schema, spark_schema([right[name.lower()] for name in schema.fieldNames()], fields)):
         if given.name != ours.name or given.dataType != ours.dataType or not given.nullable:
             raise WrongOption(
                 f"the schema has {given.simpleString()}{'' if given.nullable else ' not null'} where the source has "

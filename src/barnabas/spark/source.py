@@ -25,10 +25,12 @@ class BarnabasSource(DataSource):
     def schema(self) -> StructType:
         from barnabas.spark.options import parse_columns, parse_decoding
         from barnabas.spark.schema import spark_schema
+        from barnabas.spark.value_fields import parse_value_fields
 
-        columns, decoding = parse_columns(self.options), parse_decoding(self.options)
+        fields, decoding = parse_value_fields(self.options), parse_decoding(self.options)
+        columns = parse_columns(self.options, fields)
         if decoding is None:
-            return spark_schema(columns)
+            return spark_schema(columns, None if fields is None else fields.schema)
         from barnabas.spark.decoded_rows import decoded_schema
 
         return decoded_schema(columns, decoding)
@@ -48,13 +50,15 @@ class BarnabasSource(DataSource):
         return StreamReader(parse_stream_options(self.options), self._columns(schema))
 
     def _columns(self, schema: StructType) -> tuple[str, ...]:
-        """Those of the records."""
+        """Those of the rows; those of the records, where a pipeline has them decoded."""
         from barnabas.spark.options import named_columns, parse_columns, parse_decoding
         from barnabas.spark.schema import chosen_columns
+        from barnabas.spark.value_fields import parse_value_fields
 
         if parse_decoding(self.options) is not None:
             return parse_columns(self.options)
-        return chosen_columns(schema, named_columns(self.options))
+        fields = parse_value_fields(self.options)
+        return chosen_columns(schema, named_columns(self.options, fields), None if fields is None else fields.schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from barnabas.spark.write_options import parse_batch_write_options

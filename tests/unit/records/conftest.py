@@ -12,6 +12,7 @@ from barnabas.records import (
     codec,
     column_codec,
     compaction_codec,
+    csv_codec,
     engine,
     json_codec,
     row_codec,
@@ -30,6 +31,7 @@ CODECS = {
     "compaction_codec": compaction_codec,
     "append_codec": append_codec,
     "json_codec": json_codec,
+    "csv_codec": csv_codec,
     "avro_codec": avro_codec,
 }
 

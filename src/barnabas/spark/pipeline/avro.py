@@ -31,19 +31,28 @@ _REGISTRY_TIMEOUT_S = 10
 
 def load_schema(source: Source) -> dict[str, Any]:
     """The reader's schema, which has to be a record, as fastavro wants it."""
+    given = source.schema or ""
+    try:
+        return record_schema(given if given.lstrip().startswith("{") else Path(given).read_text())
+    except OSError as error:
+        raise PipelineError(f"source {source.name!r}: cannot read the Avro schema {given}: {error.strerror}") from None
+    except ValueError as error:
+        raise PipelineError(f"source {source.name!r}: {error}") from None
+
+
+def record_schema(text: str) -> dict[str, Any]:
+    """The schema of a record, as fastavro wants it; raises ValueError if the text is none."""
     from fastavro import parse_schema
     from fastavro.schema import SchemaParseException, UnknownType
 
-    given = source.schema or ""
     try:
-        text = given if given.lstrip().startswith("{") else Path(given).read_text()
         schema = parse_schema(json.loads(text))
-    except OSError as error:
-        raise PipelineError(f"source {source.name!r}: cannot read the Avro schema {given}: {error.strerror}") from None
     except (ValueError, SchemaParseException, UnknownType) as error:
-        raise PipelineError(f"source {source.name!r}: not an Avro schema: {error}") from None
+        raise ValueError(f"not an Avro schema: {error}") from None
+    except KeyError as missing:
+        raise ValueError(f"not an Avro schema: it lacks {missing}") from None
     if not isinstance(schema, dict) or schema.get("type") != "record":
-        raise PipelineError(f"source {source.name!r}: its Avro schema is not a record, so it has no columns")
+        raise ValueError("its Avro schema is not a record, so it has no columns")
     return schema
 
 

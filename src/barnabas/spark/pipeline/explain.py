@@ -59,7 +59,10 @@ def _read_json(expected: Expectation, value: bytes) -> None:
 
 
 def _read_csv(expected: Expectation, value: bytes) -> None:
-    rows = list(csv.reader([value.decode()], delimiter=expected.separator))
+    text = value.decode()
+    if "\uffff" in text:
+        raise ValueError("the line has U+FFFF, which would end it for Spark")
+    rows = list(csv.reader([text], delimiter=expected.separator))
     cells = rows[0] if rows else []
     if len(cells) != len(expected.columns):
         raise ValueError(f"the line has {len(cells)} cells, and the schema {len(expected.columns)} columns")

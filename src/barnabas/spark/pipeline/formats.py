@@ -29,6 +29,8 @@ UNREADABLE = "unreadable record "
 _PARSED, _CORRUPT, _IS_GOOD = "_parsed", "_corrupt", "_is_good"
 _ENTRIES, _END = "entries", "end"
 """Of what JSON is wrapped in."""
+_END_OF_LINE = "\uffff"
+"""To `from_csv`, which takes one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +91,8 @@ class Decoder:
             parsed = records.withColumn(_PARSED, f.col(PARSED))
         else:
             parsed = self._parse_values(records)
-        is_read = f.col(_PARSED).isNotNull()
-        if self.source.format is Format.CSV:
-            is_read &= f.col(_PARSED)[_CORRUPT].isNull()
         is_null = f.col("value").isNull()
-        is_good = is_null | is_read
+        is_good = is_null | f.col(_PARSED).isNotNull()
         for each in self.schema:
             if not each.nullable:
                 is_there = f.col(_PARSED)[each.name].isNotNull()
@@ -104,13 +103,14 @@ class Decoder:
         from pyspark.sql import functions as f
 
         by_spark = _PARSERS[self.source.format](self)
+        unwrapped = _UNWRAPPED.get(self.source.format)
         if PARSED in records.columns:  # by tasks, but for values that they were unsure of
-            if self.source.format is Format.JSON:
+            if unwrapped is not None:
                 # Named once, in one expression: so Spark evaluates it for those values only, and repeats it nowhere.
-                by_spark = f.transform(f.array(by_spark), _unwrapped)[0]
+                by_spark = f.transform(f.array(by_spark), unwrapped)[0]
             return records.withColumn(_PARSED, f.coalesce(f.col(PARSED), by_spark))
         parsed = records.withColumn(_PARSED, by_spark)
-        return parsed.withColumn(_PARSED, _unwrapped(f.col(_PARSED))) if self.source.format is Format.JSON else parsed
+        return parsed if unwrapped is None else parsed.withColumn(_PARSED, unwrapped(f.col(_PARSED)))
 
 
 def make_decoder(source: Source) -> Decoder:
@@ -184,7 +184,7 @@ def _json(decoder: Decoder) -> Column:
     return f.from_json(text, wrapper, _spark_options(decoder.source))
 
 
-def _unwrapped(wrapper: Column) -> Column:
+def _json_unwrapped(wrapper: Column) -> Column:
     from pyspark.sql import functions as f
 
     is_whole = wrapper[_CORRUPT].isNull() & wrapper[_END] & (f.size(wrapper[_ENTRIES]) == 1)
@@ -192,12 +192,20 @@ def _unwrapped(wrapper: Column) -> Column:
 
 
 def _csv(decoder: Decoder) -> Column:
+    """Where a value has U+FFFF, which ends a line for `from_csv`, Spark would read on there for the next record."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StringType
 
     schema = _nullable(decoder.schema).add(_CORRUPT, StringType())
     ddl = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in schema)
-    return f.from_csv(_text(), ddl, _spark_options(decoder.source))
+    text = f.when(~_text().contains(_END_OF_LINE), _text())
+    return f.from_csv(text, ddl, _spark_options(decoder.source))
+
+
+def _csv_unwrapped(row: Column) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.when(row[_CORRUPT].isNull(), row.dropFields(_CORRUPT))
 
 
 def _one_text(decoder: Decoder) -> Column:
@@ -236,3 +244,5 @@ _PARSERS: Mapping[Format, Callable[[Decoder], Column]] = {
     Format.BYTES: _one_binary,
     Format.AVRO: _avro,
 }
+_UNWRAPPED: Mapping[Format, Callable[[Column], Column]] = {Format.JSON: _json_unwrapped, Format.CSV: _csv_unwrapped}
+"""The fields alone, from what the parser gives; null for a value that cannot be read."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from barnabas.spark.decoding import FORMATS, AvroDecoding, Decoding, value_reader
-from barnabas.spark.pipeline.definition import Pipeline, SinkDefinition, Source, Transform
+from barnabas.spark.decoding import AvroDecoding, Decoding, value_reader
+from barnabas.spark.pipeline.definition import Format, Pipeline, SinkDefinition, Source, Transform
 from barnabas.spark.pipeline.sinks import DirectSink, Sink
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def decoding_of(spark: SparkSession, decoder: Decoder) -> Decoding:
         required=tuple(each.name for each in decoder.schema if not each.nullable),
         is_utc=spark.conf.get(_TIME_ZONE) in _UTC,
         avro=avro,
+        separator=decoder.source.options.get("sep", ","),
     )
 
 
@@ -121,15 +122,17 @@ def _obstacle(
 
 def undecodable(spark: SparkSession, decoder: Decoder) -> str | None:
     """Why tasks cannot decode the values of a source, if they cannot."""
+    from barnabas.records.csv_columns import SEPARATORS
     from barnabas.records.value_columns import UnsupportedType
 
     source = decoder.source
-    if source.options:
+    others = dict(source.options)
+    if source.format is Format.CSV and others.get("sep") in SEPARATORS:
+        del others["sep"]
+    if others:
         return f"source {source.name!r} has options of Spark's reader"
     if str(spark.conf.get(_TIME_PARSER)).upper() == "LEGACY":
         return f"{_TIME_PARSER} is LEGACY"
-    if source.format.value not in FORMATS:
-        return f"source {source.name!r} has format {source.format.value}"
     try:
         value_reader(decoding_of(spark, decoder))
     except UnsupportedType as problem:

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from barnabas.spark.database.sink import DatabaseSettings, DatabaseSink, WriteMode
+from barnabas.spark.decoding import Decoding
 from barnabas.spark.lake.formats import FileFormat
 from barnabas.spark.lake.local_files import LocalFiles
 from barnabas.spark.lake.sink import LakeSettings, LakeSink
@@ -65,6 +66,10 @@ def choice(
     return choose_path(pipeline, definition, sink or LakeSink("lake", lake, {}), columns, decoders, spark or session())
 
 
+def csv(options: dict[str, str]) -> Source:
+    return Source("clicks", ("t",), schema=DDL, format=Format.CSV, options=options)
+
+
 def test_a_source_goes_directly_into_a_parquet_lake() -> None:
     assert choice().path is Path.DIRECT
 
@@ -84,7 +89,9 @@ def test_arrow_functions_keep_to_the_direct_path() -> None:
         ({"transforms": (Transform("v", sql="SELECT * FROM clicks"),), "view": "v"}, "view 'v' is made by sql"),
         ({"transforms": (Transform("v", python="m.f", from_="clicks"),), "view": "v"}, "view 'v' is made by python"),
         ({"source": Source("clicks", ("t",), schema=DDL, options={"mode": "x"})}, "has options of Spark's reader"),
-        ({"source": Source("clicks", ("t",), schema=DDL, format=Format.CSV)}, "has format csv"),
+        ({"source": Source("clicks", ("t",), schema=DDL, options={"sep": ";"})}, "has options of Spark's reader"),
+        ({"source": csv({"sep": "||"})}, "has options of Spark's reader"),
+        ({"source": csv({"sep": ";", "quote": "'"})}, "has options of Spark's reader"),
         ({"schema": StructType([*SCHEMA, StructField("b", BinaryType())])}, "column 'b' is binary"),
         ({"format": FileFormat.ORC}, "orc files are written by Spark"),
         ({"path": "s3a://bucket/lake"}, "files on s3a are written by Spark"),
@@ -109,6 +116,20 @@ def test_times_without_a_zone_are_in_that_of_the_session(zone: str, is_utc: bool
 def test_a_text_source_has_its_one_column() -> None:
     source = Source("clicks", ("t",), format=Format.TEXT)
     assert choice(source=source, schema=StructType().add("value", StringType())).path is Path.DIRECT
+
+
+@pytest.mark.parametrize("options", [{}, {"sep": ";"}, {"sep": "\t"}])
+def test_a_csv_source_goes_directly_with_its_separator(options: dict[str, str]) -> None:
+    source = csv(options)
+    assert choice(source=source).path is Path.DIRECT
+    decoding = decoding_of(session(), Decoder(source, SCHEMA, None))
+    assert decoding.separator == options.get("sep", ",")
+    assert Decoding.load(decoding.dump()) == decoding
+
+
+def test_a_csv_source_with_nested_columns_takes_the_path_of_spark() -> None:
+    schema = StructType([*SCHEMA, StructField("a", ArrayType(StringType()))])
+    assert "column 'a' is list" in choice(source=csv({}), schema=schema).reason
 
 
 def test_an_avro_source_goes_directly_with_its_schema_framing_and_registry() -> None:

@@ -66,6 +66,7 @@ def test_what_is_wrong_with_json_is_said_in_one_sentence(value: bytes | None, ca
         (b"a;2;", "column 'id' is \"a\", not int"),
         (b"1;b;", "column 'x' is \"b\", not double"),
         (b";2;", "column 'id' is null"),
+        ("1;2;\uffff".encode(), "the line has U+FFFF"),
     ],
 )
 def test_what_is_wrong_with_csv_is_said_in_one_sentence(value: bytes, cause: str) -> None:
