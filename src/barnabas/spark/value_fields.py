@@ -1,6 +1,6 @@
 """The options by which a read decodes values into columns: `value.format`, `value.schema`, `mode` and their like.
 
-A format is an entry in two tables: what its options mean here, and how its values are read in `value_reading`.
+A format is an entry in two tables: `_FORMATS` here, for its schema and options, and that of `value_reading`.
 """
 
 from __future__ import annotations
