@@ -2,9 +2,9 @@
 
     python -m benchmarks.process_tree COMMAND...
 
-A process of its own starts the command and adopts the descendants whose parents end first, as a driver ends before its
-JVM. When none is left, the system has added up the CPU time of them all. Memory is sampled, and pages that processes
-share count once.
+A process of its own starts the command and adopts the descendants whose parents end first, as a driver may end before
+its JVM. When none is left, the system has added up the CPU time of all that were reaped; that of the others, Spark's
+Python workers, is sampled. So is memory, in which pages that processes share count once.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,59 +58,80 @@ def run(command: Sequence[str], timeout: float, environment: dict[str, str] | No
     return Measured(**json.loads(usage), lines=lines)
 
 
-def held_bytes(process: psutil.Process) -> int:
-    """What the descendants of a process hold now."""
-    held = 0
-    for descendant in process.children(recursive=True):
-        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # it has just ended
-            held += descendant.memory_full_info().pss
-    return held
+class Tree:
+    """The descendants of a process, as samples show them."""
+
+    def __init__(self, root: psutil.Process) -> None:
+        self._root = root
+        self.peak_bytes = 0
+        """The most that they have held at once."""
+        self.unreaped_cpu_seconds: dict[int, float] = {}
+        """By process, of those whose parents ignore the end of their children: the system adds these nowhere."""
+
+    def sample(self) -> None:
+        held_bytes = 0
+        for process in self._root.children(recursive=True):
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied, FileNotFoundError):  # it has just ended
+                held_bytes += process.memory_full_info().pss
+                if _ignores_children(process.ppid()):
+                    used = process.cpu_times()
+                    self.unreaped_cpu_seconds[process.pid] = used.user + used.system
+        self.peak_bytes = max(self.peak_bytes, held_bytes)
 
 
-class _PeakMemory:
-    """The most that all descendants of this process have held at once."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        this = psutil.Process()
-        while not self._ended.wait(SAMPLES_EVERY_S):
-            self.bytes = max(self.bytes, held_bytes(this))
+def _ignores_children(process_id: int) -> bool:
+    """As the daemon of Spark's Python workers does."""
+    ignored = re.search(r"^SigIgn:\s*(\w+)", Path(f"/proc/{process_id}/status").read_text(), re.MULTILINE)
+    return ignored is not None and bool(int(ignored[1], 16) >> (signal.SIGCHLD - 1) & 1)
 
 
-def _wait_for_orphans() -> None:
+@contextmanager
+def _sampling(tree: Tree) -> Iterator[None]:
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(SAMPLES_EVERY_S):
+            tree.sample()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _reap_orphans() -> set[int]:
+    """Wait until all have ended; their process ids."""
+    reaped: set[int] = set()
     deadline = time.monotonic() + ORPHANS_END_WITHIN_S
     while True:
         try:
             process_id, _ = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return
+            return reaped
         if time.monotonic() > deadline:
             sys.exit(f"descendants still run {ORPHANS_END_WITHIN_S:.0f} s after the command has ended")
-        if not process_id:
+        if process_id:
+            reaped.add(process_id)
+        else:
             time.sleep(0.01)
 
 
 def main(command: list[str]) -> int:
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "cannot adopt the descendants of the command")
-    memory = _PeakMemory()
-    began = time.perf_counter()
-    code = subprocess.Popen(command).wait()
-    seconds = time.perf_counter() - began
-    _wait_for_orphans()
-    memory.stop()
+    tree = Tree(psutil.Process())
+    with _sampling(tree):
+        began = time.perf_counter()
+        code = subprocess.Popen(command).wait()
+        seconds = time.perf_counter() - began
+        reaped = _reap_orphans()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    usage = {"seconds": seconds, "cpu_seconds": used.ru_utime + used.ru_stime, "peak_bytes": memory.bytes}
-    print(json.dumps(usage))
+    unreaped = sum(cpu for process_id, cpu in tree.unreaped_cpu_seconds.items() if process_id not in reaped)
+    cpu_seconds = used.ru_utime + used.ru_stime + unreaped
+    print(json.dumps({"seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": tree.peak_bytes}))
     return code
 
 

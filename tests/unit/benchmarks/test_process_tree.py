@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psutil
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from benchmarks import process_tree
 
 BURN = "import time\nwhile time.process_time() < 0.5: pass\n"
-HOLD = "held = bytearray(b'x') * 100_000_000; print('held', flush=True); input()"
+READY = "print('ready', flush=True); input()"
 
 
 def starting(program: str) -> list[str]:
@@ -24,15 +26,31 @@ def test_cpu_time_of_orphans_is_counted() -> None:
     assert process_tree.run(starting(BURN), timeout=60).cpu_seconds >= 0.5
 
 
-def test_memory_of_descendants_is_counted() -> None:
-    start = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {HOLD!r}])"
+@contextmanager
+def parent_of(program: str, before: str = "pass") -> Iterator[process_tree.Tree]:
+    """A process runs `before` and starts this program, which prints a line and waits; then a sample is taken."""
+    start = f"import subprocess, sys; {before}; subprocess.run([sys.executable, '-c', {program!r}])"
     command = [sys.executable, "-c", start]
     with subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
-        assert child.stdout.readline() == "held\n"
-        held = process_tree.held_bytes(psutil.Process())
+        assert child.stdout.readline() == "ready\n"
+        tree = process_tree.Tree(psutil.Process(child.pid))
+        tree.sample()
+        yield tree
         child.communicate("end\n")
-    assert held >= 100_000_000
+
+
+def test_memory_of_descendants_is_counted() -> None:
+    with parent_of("held = bytearray(b'x') * 100_000_000\n" + READY) as tree:
+        assert tree.peak_bytes >= 100_000_000
+
+
+def test_cpu_time_of_children_that_no_parent_reaps_is_sampled() -> None:
+    ignoring = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)"
+    with parent_of(BURN + READY, ignoring) as tree:
+        assert sum(tree.unreaped_cpu_seconds.values()) >= 0.45  # it is counted in ticks
+    with parent_of(BURN + READY) as tree:
+        assert not tree.unreaped_cpu_seconds
 
 
 def test_printed_lines_are_returned() -> None:
