@@ -50,14 +50,18 @@ fmt: setup ## Format the code, and mend what the linter can
 
 wheel: $(RELEASE)/.wheel ## Build the wheel of a release, with the broker's hot path compiled, into dist/
 
+# Brokers are of the release. Drivers of Spark need PySpark, so they run in .venv, as after pip install 'barnabas[spark]'.
 bench: export BARNABAS_TEST_PYTHON = $(CURDIR)/$(RELEASE)/bin/python
-bench: setup peers $(RELEASE)/.installed ## Measure a release against Apache Kafka, other clients and Spark's connector (about half an hour)
+bench: setup peers $(RELEASE)/.installed ## Measure a release against Apache Kafka, other clients and hand-written Spark (hours)
 	$(BIN)/python -m benchmarks.broker $(ARGS)
 	$(BIN)/python -m benchmarks.coordination $(ARGS)
 	$(BIN)/python -m benchmarks.cluster $(ARGS)
 	$(BIN)/python -m benchmarks.client $(ARGS)
 	$(BIN)/python -m benchmarks.spark $(ARGS)
+	$(BIN)/python -m benchmarks.pipelines $(ARGS)
 	$(BIN)/python -m benchmarks.compaction
+	$(BIN)/python -m benchmarks.lake_files $(ARGS)
+	$(BIN)/python -m benchmarks.growth $(ARGS)
 
 chaos: setup peers ## Break a cluster of real brokers in every way that a seed brings: MINUTES=30 SEED=7
 	$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -56,6 +56,13 @@ def upsert(rows: DataFrame, url: str) -> None:
         connection.commit()
 
 
+def count(url: str) -> int:
+    """The rows that the last upsert has left."""
+    with closing(_connect(urlsplit(url).scheme, url)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute("SELECT count(*) FROM by_hand")
+        return int(cursor.fetchone()[0])
+
+
 def _connect(scheme: str, url: str) -> Any:
     if scheme == "postgresql":
         import psycopg

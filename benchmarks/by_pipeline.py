@@ -2,8 +2,8 @@
 
     python -m benchmarks.by_pipeline '{"text": ..., "place": ..., "jobs": 2}'
 
-In the text, ${PLACE} is a directory and ${JOB} a name, others for each job. Prints the seconds of each job as one line
-of JSON.
+In the text, ${PLACE} is a directory and ${JOB} a name, others for each job. Prints one line of JSON: the seconds of
+each job, and those until the last of Spark's jobs in it, which stages the rows of a database.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ from barnabas.spark.pipeline.paths import is_direct_by_design
 from barnabas.spark.pipeline.runner import run_pipeline
 from barnabas.spark.pipeline.session import spark_session
 from barnabas.spark.pipeline.state import State
+from benchmarks import driver
 
 
 def main(text: str, place: str, jobs: int = 1) -> dict[str, Any]:
-    began = time.perf_counter()
-    seconds: dict[str, Any] = {}
+    """`rows` are those of the last job, `driver_mb` the memory that the driver keeps after it."""
+    found: dict[str, Any] = {}
     first = parse_pipeline(text, "pipeline.yaml", {"PLACE": place, "JOB": "first"})
     is_direct = is_direct_by_design(first)
     with spark_session("benchmark", None, first.spark, Path(place, "session"), is_direct=is_direct) as spark:
-        seconds["session"] = time.perf_counter() - began
         for number in range(jobs):
             variables = {"PLACE": f"{place}/{number}", "JOB": f"{Path(place).name}-{number}"}
             pipeline = parse_pipeline(text, "pipeline.yaml", variables)
-            began = time.perf_counter()
+            began, began_at = time.perf_counter(), time.time()
             totals = run_pipeline(pipeline, spark, State(Path(place, f"state-{number}")), functions_in=Path(place))
-            seconds[f"job {number}"] = time.perf_counter() - began
-            seconds["rows"] = sum(totals.rows.values())
-    return seconds
+            found[f"job {number}"] = time.perf_counter() - began
+            found[f"staged {number}"] = driver.last_job_ended(spark) - began_at
+            found["rows"] = sum(totals.rows.values())
+        found["driver_mb"] = driver.kept_mb(spark)
+    return found
 
 
 if __name__ == "__main__":

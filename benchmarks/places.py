@@ -19,14 +19,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import by_place, loads, report
-from benchmarks.pipelines import PARTITIONS, PIPELINE, SMALL_SCHEMA, TIMEOUT_S, Work, produce, small
+from benchmarks import by_place, report
+from benchmarks.pipeline_works import PIPELINE
 from benchmarks.report import BARNABAS, Figure, Round
+from benchmarks.topic_filling import fill
+from benchmarks.values import SMALL
 from tests.peers import ROOT, BarnabasServer
 from tests.spark.hdfs import HdfsServer
 from tests.spark.standalone import StandaloneCluster
 
 LOCAL_DISK, SPARK, ONE_PROCESS = "local disk", "Spark's writer", "local[2]"
+TOPIC, PARTITIONS = "clicks", 6
+TIMEOUT_S = 1800
 LAKE = """
     kind: lake
     path: {place}/${{JOB}}
@@ -48,14 +52,13 @@ class Places(NamedTuple):
     """What is measured on, and with."""
 
     broker: str
-    topic: str
     hdfs: str
     scratch: Path
 
     def text(self, place: str, *, by_sql: bool = False, by_sparks_writer: bool = False) -> str:
         return PIPELINE.replace("benchmark-${{JOB}}", "benchmark-{name}-${{JOB}}").format(
-            address=self.broker, topic=self.topic, schema=SMALL_SCHEMA, transforms=SQL if by_sql else "",
-            view="chosen" if by_sql else "clicks", name=place.rpartition("/")[2],
+            address=self.broker, topic=TOPIC, format=SMALL.format, schema=json.dumps(SMALL.schema),
+            transforms=SQL if by_sql else "", view="chosen" if by_sql else "clicks", name=place.rpartition("/")[2],
             sink=LAKE.format(place=place) + (SPARKS_WRITER if by_sparks_writer else ""),
         )  # fmt: skip
 
@@ -116,14 +119,12 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=[each.name for each in CONTESTS], help="may be repeated")
     options = parser.parse_args()
     machine = report.machine()
-    work = Work("small", "", options.records, small, SMALL_SCHEMA, 0, None)
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as directory, ExitStack() as stack:
         scratch = Path(directory)
         broker = stack.enter_context(BarnabasServer(scratch / "broker"))
         hdfs = stack.enter_context(HdfsServer(scratch / "hdfs"))
-        loads.create_topic(broker.address, work.topic, PARTITIONS)
-        produce(broker.address, work)
-        places = Places(broker.address, work.topic, hdfs.url, scratch)
+        fill([broker.address], TOPIC, SMALL, options.records, PARTITIONS)
+        places = Places(broker.address, hdfs.url, scratch)
         for contest in CONTESTS:
             if options.only and contest.name not in options.only:
                 continue

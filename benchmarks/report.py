@@ -66,6 +66,11 @@ def lines(figures: Sequence[Figure], rounds: Sequence[Round], peer: str) -> list
     ]
 
 
+def is_short(figures: Sequence[Figure], rounds: Sequence[Round], peer: str) -> bool:
+    """Whether any figure misses its goal."""
+    return any(line.verdict == "short" for line in lines(figures, rounds, peer))
+
+
 def show(
     figures: Sequence[Figure],
     rounds: Sequence[Round],

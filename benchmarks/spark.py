@@ -20,7 +20,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from barnabas.spark import register
-from benchmarks import loads, report
+from benchmarks import driver, loads, report
 from benchmarks.report import BARNABAS, Figure, Round
 from benchmarks.spark_loads import MICRO_BATCH, VALUE_BYTES, Loads, Source
 from tests.peers import HOST, ROOT, BarnabasServer, spark_connector_jars
@@ -109,6 +109,7 @@ class Bench:
     """The broker's topics are filled once; a round only reads them, and writes to topics of its own."""
 
     def __init__(self, spark: SparkSession, address: str, scratch: Path, sizes: Sizes) -> None:
+        self._spark = spark
         self._loads = Loads(spark, address, scratch)
         self._sizes = sizes
         for size in {sizes, WARM_UP}:
@@ -138,7 +139,7 @@ class Bench:
         measured: dict[str, dict[str, float]] = {}
         for side, end in ((TENTH, records // 10), (BARNABAS, records)):
             source = Source(OURS, {"endingOffsets": json.dumps({topic: {"0": end}})})
-            measured[side] = {"time": self._loads.to_parquet(source, topic, end), "memory": self._loads.driver_mb()}
+            measured[side] = {"time": self._loads.to_parquet(source, topic, end), "memory": driver.kept_mb(self._spark)}
         return measured
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-import psutil
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
@@ -103,15 +102,6 @@ class Loads:
         _check(written, len(taken) * MICRO_BATCH, f"rows streamed by {source.format}")
         shutil.rmtree(path)
         return median(taken[2:])
-
-    def driver_mb(self) -> float:
-        """What the driver keeps: the live objects of its Java, and its Python."""
-        jvm = self._spark._jvm
-        assert jvm is not None
-        jvm.java.lang.System.gc()
-        java = jvm.java.lang.Runtime.getRuntime()
-        python: int = psutil.Process().memory_info().rss
-        return float(java.totalMemory() - java.freeMemory() + python) / 1e6
 
     def _read(self, source: Source, topic: str) -> DataFrame:
         reader = self._spark.read.format(source.format).option("kafka.bootstrap.servers", self._address)

@@ -20,18 +20,17 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 from typing import Any
 
-import pyarrow
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from barnabas.sync import Producer
-from benchmarks import by_hand, loads, report
-from benchmarks.pipelines import BY_HAND, PARTITIONS, SMALL_SCHEMA, small
+from benchmarks import by_hand, report
+from benchmarks.pipelines import BY_HAND, PARTITIONS
 from benchmarks.report import BARNABAS, Figure, Round
-from tests.peers import ROOT, BarnabasServer, KafkaServer, barnabas_command
+from benchmarks.topic_filling import fill
+from benchmarks.values import SMALL, SMALL_SCHEMA
+from tests.peers import ROOT, BarnabasServer, KafkaServer, barnabas_command, spark_connector_jars
 
 RECORDS = 3_000_000
 TOPIC = "clicks"
@@ -68,7 +67,7 @@ def pipeline(address: str, way: str) -> str:
 
 def count_by_hand(address: str, way: str, place: str, jobs: int = 1) -> dict[str, float]:
     """What a data engineer would write instead, several times in one session: the seconds of each job."""
-    spark = by_hand.session()
+    spark = by_hand.session(spark_connector_jars())
     for name, value in SHUFFLE.items():
         spark.conf.set(name, value)
     seconds = {}
@@ -114,13 +113,7 @@ class Bench:
         self._runs = 0
 
     def fill(self, records: int) -> None:
-        random = Random(1)
-        values = pyarrow.array([small(number, records, random) for number in range(records)], pyarrow.binary())
-        part = pyarrow.array([number % PARTITIONS for number in range(records)], pyarrow.int32())
-        for address in self._addresses.values():
-            loads.create_topic(address, TOPIC, PARTITIONS)
-            with Producer(address, max_request_size=1_000_000) as producer:
-                producer.send_columns(TOPIC, pyarrow.table({"value": values, "partition": part}))
+        fill([*self._addresses.values()], TOPIC, SMALL, records, PARTITIONS)
 
     def by_pipeline(self, way: str) -> dict[str, float]:
         text = pipeline(self._addresses["ours"], way)

@@ -38,6 +38,7 @@ KAFKA_VERSION = "4.3.1"
 KAFKA_JARS = ROOT / ".peers" / f"kafka-{KAFKA_VERSION}"
 STREAMS_JARS = ROOT / ".peers" / f"kafka-streams-{KAFKA_VERSION}"
 SPARK_CONNECTOR_JARS = ROOT / ".peers" / "spark-connector-4.2.0"
+SPARK_AVRO_JARS = ROOT / ".peers" / "spark-avro-4.1.1"
 DELTA_JARS = ROOT / ".peers" / "delta-4.2.0"
 JDBC_JARS = ROOT / ".peers" / "jdbc-drivers"
 KAFKAJS = ROOT / ".peers" / "kafkajs" / "node_modules"
@@ -71,6 +72,11 @@ def kafka_jars() -> Path:
 def spark_connector_jars() -> list[Path]:
     """The jars of Spark's own Kafka connector, for `spark.jars`."""
     return fetched_jars("Spark's Kafka connector", SPARK_CONNECTOR_JARS)
+
+
+def spark_avro_jars() -> list[Path]:
+    """The jar of Spark's own Avro functions, for `spark.jars`."""
+    return fetched_jars("Spark's Avro library", SPARK_AVRO_JARS)
 
 
 def delta_jars() -> list[Path]:

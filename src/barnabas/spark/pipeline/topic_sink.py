@@ -116,16 +116,17 @@ class TopicSink:
         self._check(records.schema)
         options = _parse(self.options)
         sending = Sending(options, Work(str(place.after(batch)), is_remembered=True))
+        unsure = 0
         try:
             if isinstance(records, DirectRows):
-                sent = send_direct(self._prepared(), records, batch, sending)
+                sent, unsure = send_direct(self._prepared(), records, batch, sending)
             else:
                 sent = send(records, sending)
             self._run(commit(options, sending.work, tuple(each.transaction for each in sent)))
         except BaseException:
             run(abort(options))
             raise
-        return Written(sum(each.rows for each in sent))
+        return Written(sum(each.rows for each in sent), unsure=unsure)
 
     def close(self) -> None:
         self._spark = None

@@ -116,8 +116,8 @@ def send(frame: DataFrame, sending: Sending) -> list[Sent]:
     return [_sent_by(row) for row in sent.collect()]
 
 
-def send_direct(spark: SparkSession, rows: DirectRows, batch: Batch, sending: Sending) -> list[Sent]:
-    """Send the rows of a batch from the tasks that read it.
+def send_direct(spark: SparkSession, rows: DirectRows, batch: Batch, sending: Sending) -> tuple[list[Sent], int]:
+    """Send the rows of a batch from the tasks that read it; returns the number of records that were left to Spark, too.
 
     From the first record of which a task is unsure, Spark decodes the rest of its piece, which is sent after what the
     task has sent.
@@ -131,7 +131,9 @@ def send_direct(spark: SparkSession, rows: DirectRows, batch: Batch, sending: Se
     target = TopicTarget(sending, to_arrow_schema(needed, timezone="UTC"))
     with loaded(spark, rows, batch.ranges, batch.ranges, target) as found:
         sent = [_sent_by(row) for row in found.written]
-        return [*sent, *send(rows.decode(found.records), sending)] if found.unsure else sent
+        if found.unsure:
+            sent += send(rows.decode(found.records), sending)
+        return sent, found.unsure
 
 
 def _sent(columns: Iterable[str]) -> list[str]:
