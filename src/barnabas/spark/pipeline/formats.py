@@ -91,8 +91,11 @@ class Decoder:
             parsed = records.withColumn(_PARSED, f.col(PARSED))
         else:
             parsed = self._parse_values(records)
+        is_read = f.col(_PARSED).isNotNull()
+        if self.source.format is Format.CSV:
+            is_read &= f.col(_PARSED)[_CORRUPT].isNull()
         is_null = f.col("value").isNull()
-        is_good = is_null | f.col(_PARSED).isNotNull()
+        is_good = is_null | is_read
         for each in self.schema:
             if not each.nullable:
                 is_there = f.col(_PARSED)[each.name].isNotNull()
@@ -103,10 +106,13 @@ class Decoder:
         from pyspark.sql import functions as f
 
         parsed = records.withColumn(_PARSED, _PARSERS[self.source.format](self))
-        if self.source.format in _UNWRAPPED:
-            parsed = parsed.withColumn(_PARSED, _UNWRAPPED[self.source.format]())
+        if self.source.format is Format.JSON:
+            parsed = parsed.withColumn(_PARSED, _unwrapped())
         if PARSED in records.columns:  # by tasks, but for values that they were unsure of
-            parsed = parsed.withColumn(_PARSED, f.coalesce(f.col(PARSED), f.col(_PARSED)))
+            by_task = f.col(PARSED)
+            if self.source.format is Format.CSV:
+                by_task = by_task.withField(_CORRUPT, f.lit(None).cast("string"))
+            parsed = parsed.withColumn(_PARSED, f.coalesce(by_task, f.col(_PARSED)))
         return parsed
 
 
@@ -181,7 +187,7 @@ def _json(decoder: Decoder) -> Column:
     return f.from_json(text, wrapper, _spark_options(decoder.source))
 
 
-def _json_unwrapped() -> Column:
+def _unwrapped() -> Column:
     from pyspark.sql import functions as f
 
     wrapper = f.col(_PARSED)
@@ -198,13 +204,6 @@ def _csv(decoder: Decoder) -> Column:
     ddl = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in schema)
     text = f.when(~_text().contains(_END_OF_LINE), _text())
     return f.from_csv(text, ddl, _spark_options(decoder.source))
-
-
-def _csv_unwrapped() -> Column:
-    from pyspark.sql import functions as f
-
-    row = f.col(_PARSED)
-    return f.when(row[_CORRUPT].isNull(), row.dropFields(_CORRUPT))
 
 
 def _one_text(decoder: Decoder) -> Column:
@@ -243,5 +242,3 @@ _PARSERS: Mapping[Format, Callable[[Decoder], Column]] = {
     Format.BYTES: _one_binary,
     Format.AVRO: _avro,
 }
-_UNWRAPPED: Mapping[Format, Callable[[], Column]] = {Format.JSON: _json_unwrapped, Format.CSV: _csv_unwrapped}
-"""The fields alone, from what the parser gives; null for a value that cannot be read."""
