@@ -167,17 +167,21 @@ def test_streams_decode_values(
     seen: list[Any] = []
     reader = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", spark_broker.address)
     frame = reader.options(**JSON, subscribe=filled(VALUES), startingOffsets="earliest").load()
-    query = (
-        frame.select("offset", "id", "_corrupt_record")
-        .writeStream.foreachBatch(lambda rows, _: seen.extend(rows.collect()))
-        .option("checkpointLocation", checkpoint)
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(120)
-    assert sorted((row.offset, row.id, row[2] is None) for row in seen) == [
-        (0, 1, True), (1, None, False), (2, None, True), (3, None, False), (4, None, False), (5, None, False),
-        (6, None, True),
+    spark.conf.set("spark.sql.session.timeZone", "+01:00")
+    try:
+        query = (
+            frame.selectExpr("offset", "unix_seconds(at) AS at", "_corrupt_record")
+            .writeStream.foreachBatch(lambda rows, _: seen.extend(rows.collect()))
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert sorted((row.offset, row.at, row[2] is None) for row in seen) == [
+        (0, 1_794_960_000 + 8 * 3600, True), (1, None, False), (2, None, True), (3, None, False), (4, None, False),
+        (5, None, False), (6, None, True),
     ]  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """The options by which a read decodes values into columns: `value.format`, `value.schema`, `mode` and their like.
 
-A format is an entry in two tables: what its options mean here, and how its values are read in `value_reading`.
+A format is an entry in two tables: `_FORMATS` here, for its schema and options, and that of `value_reading`.
 """
 
 from __future__ import annotations
@@ -51,14 +51,6 @@ def _zone(option: str, given: str) -> str:
     return given
 
 
-def _modes(option: str, given: str) -> Mode:
-    return one_of({mode.value.lower(): mode for mode in Mode})(option, given)
-
-
-def _framing(option: str, given: str) -> str:
-    return one_of({"confluent": "confluent", "none": "none"})(option, given)
-
-
 def _ddl(given: Mapping[str, Any]) -> tuple[StructType, None]:
     from barnabas.spark.ddl import parse_ddl
 
@@ -103,9 +95,9 @@ _FORMATS: Mapping[str, Callable[[Mapping[str, Any]], tuple[StructType, AvroDecod
 VALUE_OPTIONS: Mapping[str, Parse[Any]] = {
     "value.format": one_of({name: name for name in _FORMATS}),
     "value.schema": text,
-    "value.framing": _framing,
+    "value.framing": one_of({"confluent": "confluent", "none": "none"}),
     "value.registry": text,
-    "mode": _modes,
+    "mode": one_of({mode.value.lower(): mode for mode in Mode}),
     "timeZone": _zone,
 }
 
@@ -126,8 +118,8 @@ def parse_value_fields(options: Mapping[str, str]) -> ValueFields | None:
 
 def _check_names(names: Sequence[str]) -> None:
     """Spark takes names that differ in case only for the same."""
-    taken = {name.lower(): None for name in (*ALL_COLUMNS, CORRUPT)}
-    seen: dict[str, str | None] = dict(taken)
+    taken = {name.lower() for name in (*ALL_COLUMNS, CORRUPT)}
+    seen: dict[str, str] = {}
     for name in names:
         if name.lower() in taken:
             raise WrongOption(

@@ -1,7 +1,7 @@
 """Decodes values inside a task into columns: quickly those that are sure, one by one the others, with a reason.
 
-A format has an entry in two tables: `decoding` says how its values are decoded in bulk, and may leave any of them out;
-`_ONE_BY_ONE` below takes each of those, and says what can be read of it and why the rest cannot.
+A format has an entry in `_ONE_BY_ONE` below: what can be read of a value, and why the rest cannot. It may have one in
+`decoding` too, for values that can be decoded in bulk; those that are left out there come here.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _session_zone() -> str:
 def _in_bulk(decoding: Decoding) -> ReadValues:
     try:
         return value_reader(decoding)
-    except UnsupportedType:
+    except (UnsupportedType, KeyError):
         nothing = pyarrow.RecordBatch.from_pylist([], schema=decoding.schema)
         return lambda values: (nothing, list(range(len(values))))
 

@@ -311,5 +311,3 @@ _SIMPLE: Mapping[type[types.DataType], Convert] = {
     types.DateType: partial(_time, "DATE", _day),
     types.TimestampNTZType: partial(_time, "TIMESTAMP_NTZ", parse_timestamp_ntz),
 }
-READABLE_TYPES = (*_SIMPLE, types.TimestampType, types.DecimalType)
-"""Those without types inside them."""
