@@ -91,8 +91,11 @@ class Decoder:
             parsed = records.withColumn(_PARSED, f.col(PARSED))
         else:
             parsed = self._parse_values(records)
+        is_read = f.col(_PARSED).isNotNull()
+        if self.source.format is Format.CSV:
+            is_read &= f.col(_PARSED)[_CORRUPT].isNull()
         is_null = f.col("value").isNull()
-        is_good = is_null | f.col(_PARSED).isNotNull()
+        is_good = is_null | is_read
         for each in self.schema:
             if not each.nullable:
                 is_there = f.col(_PARSED)[each.name].isNotNull()
@@ -102,15 +105,17 @@ class Decoder:
     def _parse_values(self, records: DataFrame) -> DataFrame:
         from pyspark.sql import functions as f
 
-        by_spark = _PARSERS[self.source.format](self)
-        unwrapped = _UNWRAPPED.get(self.source.format)
+        by_spark, is_json = _PARSERS[self.source.format](self), self.source.format is Format.JSON
         if PARSED in records.columns:  # by tasks, but for values that they were unsure of
-            if unwrapped is not None:
+            by_task = f.col(PARSED)
+            if is_json:
                 # Named once, in one expression: so Spark evaluates it for those values only, and repeats it nowhere.
-                by_spark = f.transform(f.array(by_spark), unwrapped)[0]
-            return records.withColumn(_PARSED, f.coalesce(f.col(PARSED), by_spark))
+                by_spark = f.transform(f.array(by_spark), _unwrapped)[0]
+            elif self.source.format is Format.CSV:
+                by_task = by_task.withField(_CORRUPT, f.lit(None).cast("string"))
+            return records.withColumn(_PARSED, f.coalesce(by_task, by_spark))
         parsed = records.withColumn(_PARSED, by_spark)
-        return parsed if unwrapped is None else parsed.withColumn(_PARSED, unwrapped(f.col(_PARSED)))
+        return parsed.withColumn(_PARSED, _unwrapped(f.col(_PARSED))) if is_json else parsed
 
 
 def make_decoder(source: Source) -> Decoder:
@@ -184,7 +189,7 @@ def _json(decoder: Decoder) -> Column:
     return f.from_json(text, wrapper, _spark_options(decoder.source))
 
 
-def _json_unwrapped(wrapper: Column) -> Column:
+def _unwrapped(wrapper: Column) -> Column:
     from pyspark.sql import functions as f
 
     is_whole = wrapper[_CORRUPT].isNull() & wrapper[_END] & (f.size(wrapper[_ENTRIES]) == 1)
@@ -200,12 +205,6 @@ def _csv(decoder: Decoder) -> Column:
     ddl = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in schema)
     text = f.when(~_text().contains(_END_OF_LINE), _text())
     return f.from_csv(text, ddl, _spark_options(decoder.source))
-
-
-def _csv_unwrapped(row: Column) -> Column:
-    from pyspark.sql import functions as f
-
-    return f.when(row[_CORRUPT].isNull(), row.dropFields(_CORRUPT))
 
 
 def _one_text(decoder: Decoder) -> Column:
@@ -244,5 +243,3 @@ _PARSERS: Mapping[Format, Callable[[Decoder], Column]] = {
     Format.BYTES: _one_binary,
     Format.AVRO: _avro,
 }
-_UNWRAPPED: Mapping[Format, Callable[[Column], Column]] = {Format.JSON: _json_unwrapped, Format.CSV: _csv_unwrapped}
-"""The fields alone, from what the parser gives; null for a value that cannot be read."""
