@@ -59,6 +59,7 @@ bench: setup peers $(RELEASE)/.installed ## Measure a release against Apache Kaf
 	$(BIN)/python -m benchmarks.client $(ARGS)
 	$(BIN)/python -m benchmarks.spark $(ARGS)
 	$(BIN)/python -m benchmarks.pipelines $(ARGS)
+	$(BIN)/python -m benchmarks.windows $(ARGS)
 	$(BIN)/python -m benchmarks.compaction
 	$(BIN)/python -m benchmarks.lake_files $(ARGS)
 	$(BIN)/python -m benchmarks.growth $(ARGS)
