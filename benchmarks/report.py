@@ -86,7 +86,7 @@ def show(
         table.add_column(heading, justify="left" if heading == "unit" else "right")
     for line in lines(figures, rounds, peer):
         figure = line.figure
-        goal = "" if figure.goal is None else f"{'>=' if figure.more_is_better else '<='} {figure.goal:g}x"
+        goal = "" if figure.goal is None else f"{'>=' if figure.more_is_better else '<='} {figure.goal:.3g}x"
         table.add_row(
             figure.title,
             _number(line.barnabas),
