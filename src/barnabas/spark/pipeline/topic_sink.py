@@ -101,7 +101,7 @@ class TopicSink:
     def done_offsets(self) -> Offsets | None:
         return self._place().offsets or None
 
-    def direct_obstacle(self, columns: Collection[str]) -> str | None:
+    def direct_obstacle(self, spark: SparkSession, columns: Collection[str]) -> str | None:
         if self._settings.format is ValueFormat.JSON:
             return "its values are JSON, which Spark's to_json makes"
         return None
