@@ -5,8 +5,8 @@
 For each kind of sink a pipeline runs while its driver, its Python workers and its broker are killed, thirty times in
 all; and `offline`, the load of a lake in tasks, while its driver is. Those that begin with `direct-` have their rows
 written by tasks, the others by way of Spark. The rows must be those of an undisturbed run, row for row, and so must the
-dead letters. A line for each sink tells what was done; the first that ends otherwise stops the soak, with the logs, and
-the seed with which it can be tried again.
+dead letters. A line for each sink reports what was done; the first that ends otherwise stops the soak, with the logs
+and the seed to repeat it.
 """
 
 from __future__ import annotations

@@ -204,4 +204,4 @@ class DatabaseSink:
         )
 
 
-KIND = SinkKind(DatabaseSettings, DatabaseSink)
+KIND = SinkKind(DatabaseSettings, DatabaseSink, may_be_direct=lambda settings: True)

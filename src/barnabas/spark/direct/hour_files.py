@@ -191,7 +191,7 @@ class HourFiles:
         return opened
 
     def _close(self, hour: int | None) -> None:
-        """Finish a file. HDFS may take half a second to close one, so many are closed at the same time."""
+        """Finish a file. HDFS may take half a second to close one, so they are closed side by side."""
         opened = self._open.pop(hour)
         if len(self._closing) >= MOST_OPEN_FILES:
             self._closing.popleft().result()

@@ -297,4 +297,4 @@ def _open(settings: LakeSettings, context: SinkContext) -> LakeSink:
     return LakeSink(context.sink, settings, context.source_options)
 
 
-KIND = SinkKind(LakeSettings, _open)
+KIND = SinkKind(LakeSettings, _open, may_be_direct=lambda settings: settings.format is FileFormat.PARQUET)

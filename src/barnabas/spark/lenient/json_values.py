@@ -254,7 +254,7 @@ def _binary(tokens: JsonTokens) -> bytes:
 
 
 def _string(tokens: JsonTokens) -> str:
-    """A text, or the JSON of anything else, written anew."""
+    """A text, or anything else rewritten as JSON."""
     if tokens.token is Token.TEXT:
         return without_surrogates(tokens.text)
     parts: list[str] = []

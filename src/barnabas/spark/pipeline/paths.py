@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.spark.decoding import AvroDecoding, Decoding, value_reader
 from barnabas.spark.pipeline.definition import Format, Pipeline, SinkDefinition, Source, Transform
-from barnabas.spark.pipeline.sinks import DirectSink, Sink
+from barnabas.spark.pipeline.sinks import DirectSink, Sink, sink_kind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,9 +54,11 @@ OF_BAD_RECORDS = Choice(Path.SPARK, "bad records are sent by Spark")
 
 
 def is_direct_by_design(pipeline: Pipeline) -> bool:
-    """Whether no view needs Spark's engine; a sink or the type of a column may still need it."""
-    return all(each.arrow is not None for each in pipeline.transforms) and not any(
-        each.is_table for each in pipeline.sources
+    """Whether neither views nor sinks need Spark's engine; a file system or the type of a column may still need it."""
+    return (
+        all(each.arrow is not None for each in pipeline.transforms)
+        and not any(each.is_table or _options_for_spark(each) for each in pipeline.sources)
+        and all(sink_kind(each.head.kind).may_be_direct(each.settings) for each in pipeline.sinks)
     )
 
 
@@ -120,16 +122,20 @@ def _obstacle(
     return undecodable(spark, decoders[source.name]) or sink.direct_obstacle(spark, columns)
 
 
+def _options_for_spark(source: Source) -> list[str]:
+    """Those that only Spark's readers know."""
+    from barnabas.records.csv_columns import SEPARATORS
+
+    is_known = source.format is Format.CSV and source.options.get("sep") in SEPARATORS
+    return [name for name in source.options if not (is_known and name == "sep")]
+
+
 def undecodable(spark: SparkSession, decoder: Decoder) -> str | None:
     """Why tasks cannot decode the values of a source, if they cannot."""
-    from barnabas.records.csv_columns import SEPARATORS
     from barnabas.records.value_columns import UnsupportedType
 
     source = decoder.source
-    others = dict(source.options)
-    if source.format is Format.CSV and others.get("sep") in SEPARATORS:
-        del others["sep"]
-    if others:
+    if _options_for_spark(source):
         return f"source {source.name!r} has options of Spark's reader"
     if str(spark.conf.get(_TIME_PARSER)).upper() == "LEGACY":
         return f"{_TIME_PARSER} is LEGACY"

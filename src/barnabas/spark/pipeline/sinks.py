@@ -180,6 +180,8 @@ class SinkKind:
 
     settings: type
     open: OpenSink
+    may_be_direct: Callable[[Any], bool] = lambda settings: False
+    """Whether tasks could write a sink of these settings themselves, as far as that is known without Spark."""
 
 
 SINK_KINDS: Mapping[str, str] = {

@@ -9,7 +9,7 @@
 It stands on the atomic writes of the data source: tasks leave their transactions open (`topic_tasks`), one decision in
 the control topic makes all of them count (`spark.two_phases`), and a write that was decided is never done again. That
 decision carries the name of the write, so the sink puts the offsets into the name: rows and offsets are decided by one
-record, whatever cut the rows into tasks, and the last decision tells how far the sink is. The other way, to send the
+record, whatever cut the rows into tasks, and the last decision shows how far the sink is. The other way, to send the
 source's offsets inside the producer's transaction, is exact only as long as one producer writes a whole batch: all rows
 would have to go through the driver.
 """
@@ -204,4 +204,4 @@ def _quoted(name: str) -> str:
     return "`{}`".format(name.replace("`", "``"))
 
 
-KIND = SinkKind(TopicSettings, TopicSink)
+KIND = SinkKind(TopicSettings, TopicSink, may_be_direct=lambda settings: settings.format is ValueFormat.COLUMNS)

@@ -24,9 +24,11 @@ from barnabas.spark.pipeline.definition import (
     Source,
     Transform,
 )
+from barnabas.spark.pipeline.delta_sink import DeltaSettings
 from barnabas.spark.pipeline.formats import Decoder
-from barnabas.spark.pipeline.paths import Choice, Path, choose_path, decoding_of, direct_chain
+from barnabas.spark.pipeline.paths import Choice, Path, choose_path, decoding_of, direct_chain, is_direct_by_design
 from barnabas.spark.pipeline.sinks import ORIGIN_COLUMNS, SinkContext
+from barnabas.spark.pipeline.topic_sink import TopicSettings, ValueFormat
 
 DDL = "id BIGINT, at TIMESTAMP"
 SCHEMA = StructType().add("id", LongType(), nullable=False).add("at", TimestampType())
@@ -68,6 +70,24 @@ def choice(
 
 def csv(options: dict[str, str]) -> Source:
     return Source("clicks", ("t",), schema=DDL, format=Format.CSV, options=options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "source", "expected"),
+    [
+        ("lake", LakeSettings("/lake"), CLICKS, True),
+        ("lake", LakeSettings("/lake", format=FileFormat.ORC), CLICKS, False),
+        ("lake", LakeSettings("/lake"), csv({"sep": "|"}), True),
+        ("lake", LakeSettings("/lake"), csv({"sep": "|", "quote": "'"}), False),
+        ("database", DatabaseSettings(url="shop.db", table="t"), CLICKS, True),
+        ("topic", TopicSettings("t", format=ValueFormat.COLUMNS), CLICKS, True),
+        ("topic", TopicSettings("t"), CLICKS, False),
+        ("delta", DeltaSettings("/table"), CLICKS, False),
+    ],
+)
+def test_what_is_announced_before_spark_starts(kind: str, settings: Any, source: Source, expected: bool) -> None:
+    pipeline = Pipeline("p", Cluster("h:1"), (source,), (SinkDefinition(SinkHead("s", kind, "clicks"), settings),))
+    assert is_direct_by_design(pipeline) is expected
 
 
 def test_a_source_goes_directly_into_a_parquet_lake() -> None:
