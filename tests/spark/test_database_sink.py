@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.spark.database.sink import DatabaseSettings, DatabaseSink, WriteMode
 from barnabas.spark.pipeline.errors import SinkError
-from barnabas.spark.pipeline.sinks import Batch, SinkContext, SinkKind, sink_kind
+from barnabas.spark.pipeline.sinks import Batch, SinkContext, sink_kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +50,8 @@ def by_offsets(number: int, start: int, end: int) -> Batch:
 
 
 def test_a_pipeline_finds_the_kind_by_its_name() -> None:
-    assert sink_kind("database") == SinkKind(DatabaseSettings, DatabaseSink)
+    kind = sink_kind("database")
+    assert (kind.settings, kind.open) == (DatabaseSettings, DatabaseSink)
 
 
 def test_batches_arrive_once_with_their_offsets_and_leave_nothing_staged(

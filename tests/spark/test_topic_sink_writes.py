@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.spark.pipeline.errors import SinkError
-from barnabas.spark.pipeline.sinks import Batch, SinkContext, SinkKind, sink_kind
+from barnabas.spark.pipeline.sinks import Batch, SinkContext, sink_kind
 from barnabas.spark.pipeline.topic_sink import TopicSettings, TopicSink, ValueFormat
 from tests.peers import Broker
 
@@ -40,7 +40,8 @@ def committed(read_topic: Callable[..., DataFrame], topic: str) -> list[tuple[An
 
 
 def test_a_pipeline_finds_the_kind_by_its_name() -> None:
-    assert sink_kind("topic") == SinkKind(TopicSettings, TopicSink)
+    kind = sink_kind("topic")
+    assert (kind.settings, kind.open) == (TopicSettings, TopicSink)
 
 
 def test_rows_become_records_once_and_the_offsets_go_with_them(
