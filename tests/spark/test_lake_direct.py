@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 from fastavro import parse_schema, schemaless_writer
@@ -217,6 +220,36 @@ def test_a_lake_that_spark_began_goes_on_directly(bench: Bench, spark_topic: Cal
     bench.send(topic, [click(number, random) for number in range(300, 500)])
     bench.run(PIPELINE, TOPIC=topic, NAME="lake", MODE="available-now")
     assert sorted(row.id for row in lake_rows(bench, "lake")) == list(range(500))
+
+
+def test_spark_duckdb_and_pyarrow_read_a_lake_written_on_both_paths(
+    bench: Bench, spark_topic: Callable[..., str]
+) -> None:
+    """Timestamps of Java's writer are INT96, as Spark does unless it is configured, those of Arrow INT64."""
+    topic, random = spark_topic(partitions=2), Random(7)
+    bench.send(topic, [click(number, random) for number in range(200)])
+    bench.run(BY_SPARK, TOPIC=topic, NAME="lake", MODE="available-now")
+    bench.send(topic, [click(number, random) for number in range(200, 400)])
+    bench.run(PIPELINE, TOPIC=topic, NAME="lake", MODE="available-now")
+    files = sorted(str(path) for path in bench.place.glob("lake/date=*/hour=*/*.parquet"))
+    schemas = [pyarrow.parquet.ParquetFile(file).schema for file in files]
+    assert {schema.column(schema.names.index("at")).physical_type for schema in schemas} == {"INT96", "INT64"}
+
+    by_spark = sorted((row.id, row.amount, row.name, micros(row.at)) for row in lake_rows(bench, "lake"))
+    assert [row[0] for row in by_spark] == list(range(400))
+    with duckdb.connect() as database:
+        query = 'SELECT id, amount, name, epoch_us("at") FROM read_parquet($files) ORDER BY id'
+        assert database.execute(query, {"files": files}).fetchall() == by_spark
+    table = pyarrow.dataset.dataset(files).to_table().sort_by("id")
+    columns = [table[name].to_pylist() for name in ("id", "amount", "name")]
+    times = table["at"].cast(pyarrow.timestamp("us")).cast(pyarrow.int64()).to_pylist()
+    assert list(zip(*columns, times)) == by_spark
+
+
+def micros(time: datetime | None) -> int | None:
+    return (
+        None if time is None else (time.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    )
 
 
 def test_an_arrow_function_is_applied_on_both_paths(bench: Bench, spark_topic: Callable[..., str]) -> None:
