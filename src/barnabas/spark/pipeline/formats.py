@@ -114,7 +114,8 @@ class Decoder:
             elif self.source.format is Format.CSV:
                 by_task = by_task.withField(_CORRUPT, f.lit(None).cast("string"))
             return records.withColumn(_PARSED, f.coalesce(by_task, by_spark))
-        parsed = records.withColumn(_PARSED, by_spark)
+        # From a generator, so that a value is parsed once: Spark repeats the expression of a column in filters of it.
+        parsed = records.select("*", f.explode(f.array(by_spark)).alias(_PARSED))
         return parsed.withColumn(_PARSED, _unwrapped(f.col(_PARSED))) if is_json else parsed
 
 
