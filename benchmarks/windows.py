@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,12 +24,13 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from benchmarks import by_hand, report
+from benchmarks import by_hand, process_tree, report
 from benchmarks.pipelines import BY_HAND, PARTITIONS
+from benchmarks.process_tree import Measured
 from benchmarks.report import BARNABAS, Figure, Round
 from benchmarks.topic_filling import fill
 from benchmarks.values import SMALL, SMALL_SCHEMA
-from tests.peers import ROOT, BarnabasServer, KafkaServer, barnabas_command, spark_connector_jars
+from tests.peers import ROOT, BarnabasServer, KafkaServer, spark_connector_jars
 
 RECORDS = 3_000_000
 TOPIC = "clicks"
@@ -120,26 +120,22 @@ class Bench:
         place = self._place()
         file = place / "pipeline.yaml"
         file.write_text(text.replace("${JOB}", place.name))
-        began = time.perf_counter()
-        _run(barnabas_command("pipeline", "run", str(file)))
-        command = time.perf_counter() - began
+        command = _run("barnabas.cli", "pipeline", "run", str(file))
         arguments = json.dumps({"text": text, "place": str(self._place()), "jobs": 2})
-        return _named(way, command, _run([sys.executable, "-m", "benchmarks.by_pipeline", arguments]))
+        return _named(way, command, _run("benchmarks.by_pipeline", arguments))
 
     def by_hand(self, way: str) -> dict[str, float]:
         """With the broker on which it is faster."""
         best: dict[str, float] = {}
         for address in self._addresses.values():
-            began = time.perf_counter()
-            self._run_by_hand(address, way, jobs=1)
-            command = time.perf_counter() - began
+            command = self._run_by_hand(address, way, jobs=1)
             found = _named(way, command, self._run_by_hand(address, way, jobs=2))
             best = {name: min(seconds, best.get(name, seconds)) for name, seconds in found.items()}
         return best
 
-    def _run_by_hand(self, address: str, way: str, jobs: int) -> str:
+    def _run_by_hand(self, address: str, way: str, jobs: int) -> Measured:
         arguments = {"address": address, "way": way, "place": str(self._place()), "jobs": jobs}
-        return _run([sys.executable, "-m", "benchmarks.windows", "--by-hand", json.dumps(arguments)])
+        return _run("benchmarks.windows", "--by-hand", json.dumps(arguments))
 
     def _place(self) -> Path:
         for old in self._scratch.glob("run-*"):
@@ -150,15 +146,13 @@ class Bench:
         return place
 
 
-def _named(way: str, command: float, printed: str) -> dict[str, float]:
-    jobs = json.loads(printed.splitlines()[-1])
-    return {f"{way}-command": command, f"{way}-cold": jobs["job 0"], f"{way}-warm": jobs["job 1"]}
+def _named(way: str, command: Measured, session: Measured) -> dict[str, float]:
+    jobs = json.loads(session.lines[-1])
+    return {f"{way}-command": command.seconds, f"{way}-cold": jobs["job 0"], f"{way}-warm": jobs["job 1"]}
 
 
-def _run(command: list[str]) -> str:
-    return subprocess.run(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=TIMEOUT_S, check=True
-    ).stdout
+def _run(module: str, *arguments: str) -> Measured:
+    return process_tree.run([sys.executable, "-m", module, *arguments], TIMEOUT_S)
 
 
 def figures() -> Iterator[Figure]:
