@@ -24,6 +24,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from barnabas.spark.pipeline import class_recorder
 from benchmarks import by_hand, process_tree, report
 from benchmarks.pipelines import BY_HAND, PARTITIONS
 from benchmarks.process_tree import Measured
@@ -175,6 +176,7 @@ def main() -> None:
     try:
         with BarnabasServer(scratch / "broker") as ours, KafkaServer(scratch / "kafka") as kafka:
             bench = Bench(ours.address, kafka.address, scratch)
+            _run(class_recorder.__name__)  # the first command of a machine would do it beside what is measured
             bench.fill(60_000 if options.quick else RECORDS)
             for number in range(1 if options.quick else options.rounds):
                 print(f"windows, round {number + 1}", file=sys.stderr)

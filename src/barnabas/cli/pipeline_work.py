@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from barnabas.spark.pipeline.stopping import StopRequest
 
 
+_RECORDING = "later runs start faster: Spark's classes are being archived, once, in the background (half a minute)"
+
+
 class ProgressOutput(StrEnum):
     AUTO = "auto"
     """Bars on a terminal, else one line for each batch."""
@@ -178,6 +181,7 @@ def working(
     announces: bool = False,
 ) -> Iterator[Work]:
     """Spark, those who show progress, Ctrl-C that stops between commits, and the report at the end."""
+    from barnabas.spark.class_archive import ClassArchive
     from barnabas.spark.java import require_java
     from barnabas.spark.pipeline.lock import check_free
     from barnabas.spark.pipeline.paths import is_direct_by_design
@@ -186,7 +190,7 @@ def working(
     from barnabas.spark.pipeline.watching import watching
 
     check_free(state.lock_file, pipeline.name)
-    require_java()
+    java = require_java()
     if announces:
         announce(pipeline, state, progress)
     with (
@@ -198,13 +202,14 @@ def working(
             pipeline.spark,
             state.directory,
             is_direct=is_direct_by_design(pipeline),
-            records_classes=True,
         ) as spark,
         reporting(state, progress, json_file, metrics, summary) as reporters,
         watching(spark, reporters.tasks),
     ):
         stop.listen()
         yield Work(spark, reporters, stop)
+    if ClassArchive.of(java.version).record_in_background():
+        print(_RECORDING, file=sys.stderr, flush=True)
 
 
 @contextmanager

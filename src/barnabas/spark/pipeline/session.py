@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.spark import worker_daemon, worker_python
-from barnabas.spark.class_archive import ClassArchive, end_jvm
+from barnabas.spark.class_archive import ClassArchive
 from barnabas.spark.java import require_java
 
 if TYPE_CHECKING:
@@ -55,12 +55,12 @@ def spark_session(
     state: Path,
     *,
     is_direct: bool = False,
-    records_classes: bool = False,
+    class_options: Sequence[str] | None = None,
 ) -> Iterator[SparkSession]:
     """A session for one pipeline, stopped at the end; Spark's own log goes to `spark.log` in the state directory.
 
-    `is_direct` says that no rows are expected in the JVM. With `records_classes` the JVM ends with the session, and
-    leaves the archive of its classes, if there is none yet.
+    `is_direct` says that no rows are expected in the JVM. `class_options` of the JVM stand for those by which it starts
+    from the archive of its classes.
     """
     java = require_java()
     # Spark says so whenever it looks for pandas; nothing here is made with pandas.
@@ -71,17 +71,16 @@ def spark_session(
     state.mkdir(parents=True, exist_ok=True)
     log_settings = state / "spark-log.properties"
     log_settings.write_text(_LOGGING.format(file=state / "spark.log"))
-    archive = ClassArchive.of(java.version)
-    is_recorded = records_classes and not archive.options
-    with archive.recording(end_jvm) if is_recorded else nullcontext(archive.options) as of_classes:
-        java_options = [f"-Dlog4j2.configurationFile={log_settings.as_uri()}", *of_classes]
-        java_options += _NEVER_OPTIMIZING if is_direct else _OPTIMIZING_LATE
-        java_options += [settings[_JAVA_OPTIONS]] if _JAVA_OPTIONS in settings else []
-        builder = SparkSession.builder.master(master or DEFAULT_MASTER).appName(f"barnabas pipeline {name}")
-        for key, value in {**_SETTINGS, **settings, _JAVA_OPTIONS: " ".join(java_options)}.items():
-            builder = builder.config(key, value)
-        session = builder.getOrCreate()
-        try:
-            yield session
-        finally:
-            session.stop()
+    if class_options is None:
+        class_options = ClassArchive.of(java.version).options
+    java_options = [f"-Dlog4j2.configurationFile={log_settings.as_uri()}", *class_options]
+    java_options += _NEVER_OPTIMIZING if is_direct else _OPTIMIZING_LATE
+    java_options += [settings[_JAVA_OPTIONS]] if _JAVA_OPTIONS in settings else []
+    builder = SparkSession.builder.master(master or DEFAULT_MASTER).appName(f"barnabas pipeline {name}")
+    for key, value in {**_SETTINGS, **settings, _JAVA_OPTIONS: " ".join(java_options)}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
