@@ -39,6 +39,10 @@ class ProgressOutput(StrEnum):
     NONE = "none"
 
 
+_SILENT = (ProgressOutput.NONE, ProgressOutput.JSON)
+"""Without sentences for people."""
+
+
 class _Lines:
     def report(self, progress: Progress) -> None:
         from barnabas.spark.pipeline.reporters import summary
@@ -118,7 +122,7 @@ def announce(pipeline: Pipeline, state: State, progress: ProgressOutput) -> None
     from barnabas.spark.pipeline.charts import size_shown
     from barnabas.spark.pipeline.forecast import forecast
 
-    if progress in (ProgressOutput.NONE, ProgressOutput.JSON):
+    if progress in _SILENT:
         return
     found = forecast(pipeline, state)
     text = "nothing new to read"
@@ -208,7 +212,7 @@ def working(
     ):
         stop.listen()
         yield Work(spark, reporters, stop)
-    if ClassArchive.of(java.version).record_in_background():
+    if ClassArchive.of(java.version).record_in_background() and progress not in _SILENT:
         print(_RECORDING, file=sys.stderr, flush=True)
 
 
