@@ -231,16 +231,14 @@ class PipelineProcess:
             with suppress(psutil.NoSuchProcess):
                 head = psutil.Process(self._process.pid)
                 self._family = [head, *head.children(recursive=True)]
-        return [process for process in self._family if process.is_running()]
+        return [process for process in self._family if _is_alive(process)]
 
     def _bury(self) -> None:
         """Wait until workers have seen that their driver is gone, as they must by themselves."""
         if self._process is not None:
             self._process.wait(10)
         psutil.wait_procs(self._family, timeout=90)
-        left = [
-            process for process in self._family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-        ]
+        left = [process for process in self._family if _is_alive(process)]
         for process in left:
             process.kill()
         assert not left, f"these outlived their driver: {left}"
@@ -248,6 +246,13 @@ class PipelineProcess:
 
 
 _DAEMONS = ("pyspark.daemon", worker_daemon.__name__)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    """And no zombie, which can be killed as often as one likes."""
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _is_worker(process: psutil.Process | None) -> bool:
