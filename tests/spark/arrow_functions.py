@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -26,6 +27,15 @@ def doubled(orders: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
     ):
         kept = kept.set_column(kept.schema.get_field_index(name), name, column)
     return kept
+
+
+def doubled_records(orders: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+    """The same orders as records of a topic: JSON, by customer."""
+    rows = doubled(orders).select(["id", "customer", "amount"]).to_pylist()
+    return pyarrow.RecordBatch.from_pydict(
+        {"key": [row["customer"].encode() for row in rows], "value": [json.dumps(row).encode() for row in rows]},
+        schema=pyarrow.schema([("key", pyarrow.binary()), ("value", pyarrow.binary())]),
+    )
 
 
 def without_origin(rows: pyarrow.RecordBatch) -> pyarrow.RecordBatch:

@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,8 @@ STEADY = Way("micro-batch", records_per_batch=BATCH)
 """Batch after batch, without an end."""
 OFFLINE = Way("batch", records_per_task=TASK)
 """Up to now, in tasks that are committed in any order."""
-ARROW = "arrow"
+ARROW, RECORDS = "arrow", "records"
+"""RECORDS are for a topic whose tasks send keys and values as they are."""
 UNDISTURBED = Way("available-now")
 
 
@@ -153,6 +154,7 @@ _TRANSFORMS = {
         " FROM orders WHERE id % 10 <> 0",
     },
     ARROW: {"from": "orders", "arrow": f"{arrow_functions.__name__}.{arrow_functions.doubled.__name__}"},
+    RECORDS: {"from": "orders", "arrow": f"{arrow_functions.__name__}.{arrow_functions.doubled_records.__name__}"},
 }
 
 
@@ -293,7 +295,8 @@ def disturb(
     orders = Orders(directory)
     pipelines = {}
     try:
-        for name, its_way in (("disturbed", way), ("undisturbed", UNDISTURBED)):
+        undisturbed_way = replace(UNDISTURBED, transform=RECORDS) if way.transform == RECORDS else UNDISTURBED
+        for name, its_way in (("disturbed", way), ("undisturbed", undisturbed_way)):
             place = directory / name
             place.mkdir()
             landings = {sink: landing(place) for sink, landing in make.items()}

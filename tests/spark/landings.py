@@ -111,6 +111,14 @@ class Topic:
         return found
 
 
+class TopicOfRecords(Topic):
+    """Rows have keys and values, which tasks send as they are."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.settings = {"kind": "topic", "topic": self._topic, "format": "columns", "create": True, "partitions": 2}
+
+
 def committed(address: str, topic: str, partitions: int) -> Iterator[ConsumerRecord]:
     """All records that count now."""
     with Consumer(address, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:

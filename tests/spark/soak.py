@@ -25,8 +25,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.peers import MariaDbServer, PostgresServer
-from tests.spark.killing import ARROW, OFFLINE, STEADY, MakeLanding, Victim, disturb
-from tests.spark.landings import Delta, Lake, Table, Topic
+from tests.spark.killing import ARROW, OFFLINE, RECORDS, STEADY, MakeLanding, Victim, disturb
+from tests.spark.landings import Delta, Lake, Table, Topic, TopicOfRecords
 
 
 @contextmanager
@@ -47,19 +47,21 @@ SERVED: Mapping[str, Callable[[Path], AbstractContextManager[MakeLanding]]] = {
     "postgresql": _on_postgresql,
 }
 BY_SPARK = (*PLAIN, *SERVED)
-DIRECT = tuple(f"direct-{sink}" for sink in BY_SPARK if sink not in ("topic", "delta"))
-"""The others are always written by Spark."""
+DIRECT = tuple(f"direct-{sink}" for sink in BY_SPARK if sink != "delta")
+"""Delta is always written by Spark."""
 
 
 def soak(name: str, kills: int, seed: int, directory: Path) -> None:
     sink = name.removeprefix("direct-")
     # An offline load comes to its end by itself, and then has no worker that could be killed.
     way, mortal = (OFFLINE, [Victim.DRIVER]) if sink == "offline" else (STEADY, [*Victim])
-    way = replace(way, transform=ARROW) if name in DIRECT else way
+    if name in DIRECT:
+        way = replace(way, transform=RECORDS if sink == "topic" else ARROW)
     victims = [mortal[number % len(mortal)] for number in range(kills)]
     random.Random(seed).shuffle(victims)
     with ExitStack() as stack:
         make = stack.enter_context(SERVED[sink](directory)) if sink in SERVED else PLAIN[sink]
+        make = TopicOfRecords if way.transform == RECORDS else make
         print(f"{name}: {disturb({sink: make}, victims, directory, seed, patience_s=300, way=way)}", flush=True)
 
 
