@@ -125,6 +125,9 @@ def test_the_process_in_the_background_removes_its_log(cache: Path, monkeypatch:
     monkeypatch.setattr(class_recorder, "record", fail)
     with pytest.raises(RuntimeError, match=archive.file.name):
         class_recorder.main()
+    monkeypatch.setattr(class_recorder, "record", lambda given: None)
+    with pytest.raises(SystemExit, match="no archive was recorded"):
+        class_recorder.main()
     assert archive.log.exists()
     monkeypatch.setattr(class_recorder, "record", lambda given: given.file.write_bytes(b"classes"))
     class_recorder.main()

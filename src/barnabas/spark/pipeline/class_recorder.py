@@ -9,6 +9,7 @@ loaded.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,6 +64,8 @@ def main() -> None:
     archive = ClassArchive.of(require_java().version)
     if not archive.options:
         record(archive)
+    if not archive.options:
+        sys.exit(f"no archive was recorded: cannot write {archive.file}, or the JVM did not end well")
     archive.log.unlink(missing_ok=True)
 
 
